@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -14,14 +14,14 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.flakiness.classes import Class, Finding, RunSummary
-from gonogo.flakiness.gating import Gate
+from gonogo.flakiness.gating import LABELS
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.kit import build_cells, comparators_view, words
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import Count, details_of, tolerance_of
 from gonogo_service.compare import build_choices, comparing
 from gonogo_service.compare.comparing import Compared, Comparison
-from gonogo_service.compare.comparison_side import SideResults
+from gonogo_service.compare.sides import SideResults
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.tests import matrices
@@ -33,7 +33,6 @@ MAX_PICKS = 40
 MAX_LINES = 6
 MAX_DECIDED = 12
 """Tests whose comparators are read, at two or three statements each; the most important first."""
-GATES = {0: "Clear", 1: "Blocked", 3: "Undecided"}
 GATE_VERDICTS = {0: "pass", 1: "fail", 3: "inconclusive"}
 
 _TIMES = re.compile(r"(?<=\d)x(?=\d)")
@@ -154,31 +153,31 @@ class SideBar:
     words: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ComparisonView:
     """The page; without a request `requested` is False, and the rest is empty."""
 
     requested: bool
     base: SideLine | None
     head: SideLine | None
-    complete: bool
-    gate: str
-    gate_verdict: str
-    code: int
-    words: str
-    counts: tuple[ClassCount, ...]
-    tests: tuple[TestLine, ...]
-    more: int
-    more_url: str | None
-    swap_url: str | None
+    complete: bool = True
+    gate: str = ""
+    gate_verdict: str = ""
+    code: int = 0
+    words: str = ""
+    counts: tuple[ClassCount, ...] = ()
+    tests: tuple[TestLine, ...] = ()
+    more: int = 0
+    more_url: str | None = None
+    swap_url: str | None = None
     api: str
     choices: tuple[str, ...]
     """Builds to choose from, the one that ran last first."""
-    picks: tuple[BuildPick, ...]
+    picks: tuple[BuildPick, ...] = ()
     """Without a request: the same with what people recognize them by, fewer of them."""
-    deltas: tuple[Delta, ...]
-    bars: tuple[SideBar, ...]
-    pairs: tuple[PairLine, ...]
+    deltas: tuple[Delta, ...] = ()
+    bars: tuple[SideBar, ...] = ()
+    pairs: tuple[PairLine, ...] = ()
     """Without a request: the newest builds of each branch, each against the build before it."""
     at: str | None
 
@@ -201,67 +200,51 @@ def view(session: Session, base: str, head: str, limit: int, now: datetime) -> C
     base, head = base.strip(), head.strip()
     builds = matrices.builds(session)
     newest = sorted(builds, key=lambda build: build.newest_job, reverse=True)
-    choices = tuple(build.name for build in newest[:MAX_CHOICES])
+    frame: dict[str, Any] = {
+        "api": urls.COMPARE_API,
+        "choices": tuple(build.name for build in newest[:MAX_CHOICES]),
+        "at": timestamp(now),
+    }
     if not (base and head):
+        unread = (
+            SideLine(text, (), None, None, 0, 0, False) if text else None for text in (base, head)
+        )
         return ComparisonView(
+            **frame,
             requested=False,
-            base=_unread_side(base),
-            head=_unread_side(head),
-            complete=True,
-            gate="",
-            gate_verdict="",
-            code=0,
-            words="",
-            counts=(),
-            tests=(),
-            more=0,
-            more_url=None,
-            swap_url=None,
-            api=urls.COMPARE_API,
-            choices=choices,
-            picks=_picks(session, newest[:MAX_PICKS], now),
-            deltas=(),
-            bars=(),
+            **dict(zip(("base", "head"), unread, strict=True)),
+            picks=tuple(
+                from_object(BuildPick, pick, at=timestamp(pick.at), age=words.since(pick.at, now))
+                for pick in build_choices.read(session, newest[:MAX_PICKS])
+            ),
             pairs=_pairs(builds),
-            at=timestamp(now),
         )
     comparison = comparing.compare(session, base, head, now=now)
-    gate: Gate = comparison.gate()
+    gate = comparison.gate()
     more = max(len(comparison.tests) - limit, 0)
+    shown = comparing.with_checks(session, comparison, comparison.tests[:limit])
+    can_show_more = more and limit < urls.MAX_LENGTH
+    both = [
+        _verdicts([test.base for test in comparison.tests]),
+        _verdicts([test.head for test in comparison.tests]),
+    ]
     return ComparisonView(
+        **frame,
         requested=True,
         base=_side(comparison.base),
         head=_side(comparison.head),
         complete=comparison.complete,
-        gate=GATES[gate.code] + (f": {gate.words}" if gate.code else ""),
+        gate=LABELS[gate.code] + (f": {gate.words}" if gate.code else ""),
         gate_verdict=GATE_VERDICTS[gate.code],
         code=gate.code,
         words=comparison.words,
         counts=tuple(_count(Class(kind), number) for kind, number in comparison.counts.items()),
-        tests=_lines(
-            session,
-            comparing.with_checks(session, comparison, comparison.tests[:limit]),
-            comparison,
-        ),
+        tests=_lines(session, shown, comparison),
         more=more,
-        more_url=urls.compare(base, head, limit=str(urls.MAX_LENGTH))
-        if more and limit < urls.MAX_LENGTH
-        else None,
+        more_url=urls.compare(base, head, limit=str(urls.MAX_LENGTH)) if can_show_more else None,
         swap_url=urls.compare(head, base),
-        api=urls.COMPARE_API,
-        choices=choices,
-        picks=(),
-        deltas=_deltas(comparison),
-        bars=_bars(comparison),
-        pairs=(),
-        at=timestamp(now),
-    )
-
-
-def _picks(session: Session, newest: Sequence[BuildRecord], now: datetime) -> tuple[BuildPick, ...]:
-    return tuple(
-        from_object(BuildPick, build, at=timestamp(build.at), age=words.since(build.at, now))
-        for build in build_choices.read(session, newest)
+        deltas=_deltas(both),
+        bars=tuple(_bar(name, side) for name, side in zip(("Base", "Head"), both, strict=True)),
     )
 
 
@@ -274,32 +257,25 @@ def _verdicts(ran: Sequence[RunSummary | None]) -> list[tuple[str, bool]]:
     ]
 
 
-def _deltas(comparison: Comparison) -> tuple[Delta, ...]:
-    sides = [
-        _verdicts([test.base for test in comparison.tests]),
-        _verdicts([test.head for test in comparison.tests]),
-    ]
-    hollow = [sum(is_hollow for _, is_hollow in side) for side in sides]
-    red = [sum(verdict in build_cells.RED for verdict, _ in side) for side in sides]
-    lost = [sum(verdict in build_cells.LOST for verdict, _ in side) for side in sides]
+def _deltas(both: Sequence[Sequence[tuple[str, bool]]]) -> tuple[Delta, ...]:
+    """Return the differences of base and head."""
+
+    def of(verdicts: Collection[str]) -> list[int]:
+        return [sum(verdict in verdicts for verdict, _ in side) for side in both]
+
+    hollow = [sum(is_hollow for _, is_hollow in side) for side in both]
     return (
         Delta("Hollow", "pass_by_tolerance", *hollow),
-        Delta("Red", "fail", *red),
-        Delta("Without a result", "error", *lost),
-        Delta("Tests that ran", "not_judged", *(len(side) for side in sides)),
+        Delta("Red", "fail", *of(build_cells.RED)),
+        Delta("Without a result", "error", *of(build_cells.LOST)),
+        Delta("Tests that ran", "not_judged", *map(len, both)),
     )
 
 
-def _bars(comparison: Comparison) -> tuple[SideBar, ...]:
-    bars = []
-    for name, ran in (
-        ("Base", [test.base for test in comparison.tests]),
-        ("Head", [test.head for test in comparison.tests]),
-    ):
-        shown = _parts(_verdicts(ran))
-        text = ", ".join(f"{count.count:,} {count.label}" for count in shown) or "nothing ran"
-        bars.append(SideBar(name, shown, sum(count.count for count in shown), text))
-    return tuple(bars)
+def _bar(name: str, tests: Sequence[tuple[str, bool]]) -> SideBar:
+    parts = _parts(tests)
+    text = ", ".join(f"{part.count:,} {part.label}" for part in parts) or "nothing ran"
+    return SideBar(name, parts, sum(part.count for part in parts), text)
 
 
 def _parts(tests: Sequence[tuple[str, bool]]) -> tuple[Count, ...]:
@@ -317,10 +293,6 @@ def _parts(tests: Sequence[tuple[str, bool]]) -> tuple[Count, ...]:
                 share, start = number / len(tests), sum(part.share for part in parts)
                 parts.append(Count(verdict, label, looks.sign, number, share, start, hollow))
     return tuple(parts)
-
-
-def _unread_side(text: str) -> SideLine | None:
-    return SideLine(text, (), None, None, 0, 0, False) if text else None
 
 
 def _side(results: SideResults) -> SideLine:
@@ -354,21 +326,17 @@ def _pairs(builds: Sequence[BuildRecord]) -> tuple[PairLine, ...]:
 
 
 def _lines(
-    session: Session, tests: Iterable[Compared], comparison: Comparison
+    session: Session, shown: Sequence[Compared], comparison: Comparison
 ) -> tuple[TestLine, ...]:
-    shown = list(tests)
     listed = [
         Listed(
             test.canonical, None, test.name, {"arch": test.place.arch, "board": test.place.board}
         )
         for test in shown
     ]
-    decided = [
-        _decided(session, test) if place < MAX_DECIDED else "" for place, test in enumerate(shown)
-    ]
     return tuple(
-        _line(test, name, comparison, text)
-        for test, name, text in zip(shown, labels(listed), decided, strict=True)
+        _line(test, name, comparison, _decided(session, test) if place < MAX_DECIDED else "")
+        for place, (test, name) in enumerate(zip(shown, labels(listed), strict=True))
     )
 
 
@@ -387,27 +355,17 @@ def _line(test: Compared, name: str, comparison: Comparison, decided: str) -> Te
     def on(side: SideResults, ran: RunSummary | None) -> str | None:
         if ran is None or len(side.builds) != 1:
             return None
-        return (
-            url
-            + urls.further("branch", side.branches[place])
-            + urls.further("build", side.builds[0])
-        )
+        branch = urls.further("branch", side.branches[place])
+        return url + branch + urls.further("build", side.builds[0])
 
+    details = tolerance_of(test.canonical), details_of(test.canonical), place.arch, place.board
+    flips = () if test.pair is None else test.pair.flips
     return TestLine(
         name=_TIMES.sub("×", name),
         url=url,
         base_url=on(comparison.base, test.base),
         head_url=on(comparison.head, test.head),
-        where=" · ".join(
-            part
-            for part in (
-                tolerance_of(test.canonical),
-                details_of(test.canonical),
-                place.arch,
-                place.board,
-            )
-            if part
-        ),
+        where=" · ".join(filter(None, details)),
         kind=test.classification.kind.value,
         findings=tuple(_finding(finding) for finding in test.classification.findings),
         decided=decided,
@@ -416,9 +374,7 @@ def _line(test: Compared, name: str, comparison: Comparison, decided: str) -> Te
         base_jobs=_jobs(test.base),
         head_jobs=_jobs(test.head),
         check=test.check,
-        flips=()
-        if test.pair is None
-        else tuple(f"{output.output}: {output.words}" for output in test.pair.flips),
+        flips=tuple(f"{output.output}: {output.words}" for output in flips),
     )
 
 

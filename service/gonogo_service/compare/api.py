@@ -21,9 +21,8 @@ from gonogo.flakiness.rates import Rate
 from gonogo.flakiness.waivers import WaiverOfTest
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.compare import comparing
-from gonogo_service.compare.build_pairs import BuildPair
-from gonogo_service.compare.comparing import Compared
-from gonogo_service.compare.comparison_side import SideCounts
+from gonogo_service.compare.comparing import BuildPair, Compared
+from gonogo_service.compare.sides import SideCounts
 from gonogo_service.kit.answers import MAX_FILTER, Cursor, Limit, make_router
 from gonogo_service.kit.database import paging
 from gonogo_service.kit.database.records import Documented, from_object

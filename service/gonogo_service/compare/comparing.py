@@ -6,7 +6,7 @@ Reads only.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -15,20 +15,23 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.errors import FieldError
+from gonogo.flakiness.arithmetic_changes import MIN_ELEMENTS, BuildPrograms, pooled
 from gonogo.flakiness.classes import Class, Classification, OpenFlag, RunSummary
 from gonogo.flakiness.classification import classify
 from gonogo.flakiness.gating import FailOn, Gate, gate
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.waivers import waivable, waived
+from gonogo.judging.flip_summary import FlipsSummary
 from gonogo.spec.verdicts import Verdict
-from gonogo_service.compare import arithmetics, build_pairs, check_lines, comparison_side
-from gonogo_service.compare.build_pairs import BuildPair
-from gonogo_service.compare.check_lines import RerunCandidate
-from gonogo_service.compare.comparison_side import Place, Side, SideResults
+from gonogo_service.compare import reruns, sides
+from gonogo_service.compare.sides import Place, Side, SideResults
 from gonogo_service.flags.model import FlagChangeRow, FlagRow, FlagState
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.each import among
 from gonogo_service.kit.database.encoding import timestamp, utcnow
+from gonogo_service.kit.database.paging import batched
+from gonogo_service.kit.database.states import JobKind
+from gonogo_service.results import arithmetics, flips
 from gonogo_service.suites.model import RunJobRow
 from gonogo_service.tests import build_series, test_specs
 from gonogo_service.tests.model import TestSpecRow
@@ -42,21 +45,23 @@ MAX_SEEDS, MIN_SEEDS = 512, 16
 
 The counts cover all seeds.
 """
-_FLAG = (
-    "id",
-    "test_key",
-    "branch",
-    "arch",
-    "board",
-    "kind",
-    "state",
-    "first_job",
-    "build",
-    "owner",
-    "reason",
-    "expires_at",
-    "evidence",
-)
+MAX_PAIRS = 50
+"""Tests whose flips are read: a few milliseconds each."""
+PROGRAM_JOBS = 2
+"""Newest jobs of a test on a side whose arithmetics are read."""
+
+
+@dataclass(frozen=True)
+class BuildPair:
+    """The newest job of a test that ran head's build against base's on equal seeds.
+
+    Such a job is in no side's counts, since its verdict says something about two builds.
+    """
+
+    job: str
+    build: str
+    reference: str
+    flips: tuple[FlipsSummary, ...]
 
 
 class Compared(NamedTuple):
@@ -100,10 +105,8 @@ class Comparison:
     @property
     def words(self) -> str:
         """Return the counts as one phrase, "1 new hollow pass, 3 passed"."""
-        return (
-            ", ".join(Class(kind).counted(number) for kind, number in self.counts.items())
-            or "no test ran"
-        )
+        counted = (Class(kind).counted(number) for kind, number in self.counts.items())
+        return ", ".join(counted) or "no test ran"
 
     def of(self, *kinds: Class) -> tuple[Compared, ...]:
         """Return the tests of these classes."""
@@ -115,82 +118,53 @@ class Comparison:
 
 
 def compare(
-    session: Session,
-    base: str | Side,
-    head: str | Side,
-    *,
-    now: datetime | None = None,
+    session: Session, base: str | Side, head: str | Side, *, now: datetime | None = None
 ) -> Comparison:
     """Classify every test that ran on head or on base.
 
-    See 4-flakiness.md, "Classifying a commit's failures for CI". base, head: a build, a run's id,
-    `build@run`, or the commit of a registered build
-    (gonogo_service.compare.comparison_side.find). A base that never ran makes bad results on
-    head unknown. Raises FieldError for a run that doesn't exist, and for a head without any job.
+    base, head: as in `sides.find`. A base that never ran makes bad results on head unknown. Raises
+    FieldError for a run that doesn't exist, and for a head without any job.
     """
-    first = comparison_side.find(session, base, "base") if isinstance(base, str) else base
-    second = comparison_side.find(session, head, "head") if isinstance(head, str) else head
-    sides = comparison_side.read(session, first), comparison_side.read(session, second)
-    if not sides[1].jobs:
-        raise FieldError(
-            "head",
-            second.requested,
-            "nothing was submitted for it",
-            limit="a build that has jobs, or a run's id",
-        )
-    ran_before = {place for place, ran in sides[0].tests.items() if ran.counts}
-    places = ran_before | sides[1].tests.keys()
-    keys = {place.test_key for place in places}
+    first = sides.find(session, base, "base") if isinstance(base, str) else base
+    second = sides.find(session, head, "head") if isinstance(head, str) else head
+    both = sides.read(session, first), sides.read(session, second)
+    if not both[1].jobs:
+        reason, limit = "nothing was submitted for it", "a build that has jobs, or a run's id"
+        raise FieldError("head", second.requested, reason, limit=limit)
     now = now or utcnow()
-    flags = _flags(session, keys, *sides, now)
-    active_waivers = waivers.in_force(session, sides[1].ids, now=now)
+    places = {place for place, ran in both[0].tests.items() if ran.counts} | both[1].tests.keys()
+    keys = sorted({place.test_key for place in places})
     specs = _specs(session, keys)
-    names = _names(session, sides)
-    short_names = {place: _name(place, *specs[place.test_key][1:], names) for place in places}
-    name_counts = Counter((name, place.arch, place.board) for place, name in short_names.items())
-    on_base, on_head = arithmetics.with_programs(session, sides, _recorded(session, sides))
-    pairs = build_pairs.read(session, *(_builds(side) for side in sides))
+    flags = _flags(session, keys, *both, now)
+    active_waivers = waivers.in_force(session, both[1].ids, now=now)
+    short_names, names = _names(session, both, places, specs)
+    on_base, on_head = (
+        _with_programs(session, side, both, recorded)
+        for side, recorded in zip(both, _recorded(session, both), strict=True)
+    )
+    pairs = _pairs(session, *both)
     compared = []
-    classifiers: dict[Any, _Classifier] = {}
+    classifiers: dict[Any, Callable[..., Classification]] = {}
     for place in places:
         before, after = on_base.get(place), on_head.get(place)
-        branches = frozenset(side.branches[place] for side in sides if place in side.branches)
+        branches = frozenset(side.branches[place] for side in both if place in side.branches)
         variant = (place.test_key, branches, place.arch, place.board)
-        if (classified := classifiers.get(variant)) is None:
-            flags_known = [
+        if variant not in classifiers:
+            known = [
                 flag
                 for branch in sorted(branches)
                 for flag in flags.get((place.test_key, branch, place.arch, place.board), ())
             ]
-            classified = classifiers[variant] = _classifier(flags_known)
-        classification = classified(before, after)
-        workload, kernel, canonical = specs[place.test_key]
-        name = short_names[place]
-        # the tolerance distinguishes most tests of the same shape
-        if name_counts[name, place.arch, place.board] > 1:
-            name = " ".join(filter(None, (name, _tolerance(canonical.get("tolerance", {})))))
+            classifiers[variant] = _classifier(known)
+        classification = classifiers[variant](before, after)
         if active_waivers.waivers and after is not None and waivable(classification):
-            classification = waived(
-                classification,
-                active_waivers.of(
-                    place.test_key, {name, short_names[place]}, after.jobs, after.build
-                ),
-            )
-        compared.append(
-            Compared(
-                place,
-                name,
-                workload,
-                kernel,
-                canonical,
-                classification,
-                before,
-                after,
-                pairs.get(place),
-            )
-        )
+            both_names = {names[place], short_names[place]}
+            concerned = active_waivers.of(place.test_key, both_names, after.jobs, after.build)
+            classification = waived(classification, concerned)
+        spec, pair = specs[place.test_key], pairs.get(place)
+        compared.append(Compared(place, names[place], *spec, classification, before, after, pair))
     compared.sort(key=lambda test: (test.classification.kind.rank, test.name, test.place))
-    return Comparison(*sides, tuple(compared), POLICY.version)
+    return Comparison(*both, tuple(compared), POLICY.version)
 
 
 def with_checks(
@@ -200,48 +174,34 @@ def with_checks(
 
     The seeds of such a test are read, so ask only for the tests that are shown.
     """
-    candidates = (
-        RerunCandidate(test.place, test.canonical, test.head, test.classification) for test in tests
-    )
-    checks = check_lines.lines(session, comparison.head, candidates)
-    return [
-        test._replace(check=checks[test.place]) if test.place in checks else test for test in tests
-    ]
+    lines = reruns.lines(session, comparison.head, tests)
+    return [test._replace(check=lines.get(test.place)) for test in tests]
 
 
-def _builds(results: SideResults) -> list[str]:
-    """Return the builds of a side; one that never ran by itself is named by the request."""
-    requested = () if results.side.build is None else (results.side.build,)
-    return sorted({*requested, *results.builds})
-
-
-_Classifier = Callable[[RunSummary | None, RunSummary | None], Classification]
-
-
-def _classifier(flags: Sequence[OpenFlag]) -> _Classifier:
+def _classifier(flags: Sequence[OpenFlag]) -> Callable[..., Classification]:
     """Return a function that classifies each pair of results once: tests share their results."""
-    return comparison_side.shared(lambda before, after: classify(before, after, flags))
+    return sides.shared(lambda before, after: classify(before, after, flags))
 
 
 def _recorded(
-    session: Session, sides: tuple[SideResults, SideResults]
+    session: Session, both: tuple[SideResults, SideResults]
 ) -> list[dict[Place, RunSummary]]:
     """Return the results of base and head, with records where errors have to be compared.
 
     That is where some seed of a kernel is unexplained. A record has the seeds and terms of a test.
     """
-    base, head = (side.tests for side in sides)
+    base, head = (side.tests for side in both)
     compared = sorted(
         place
-        for place in sides[0].facts.keys() & sides[1].facts.keys()
-        if _comparable(base[place], head[place])
+        for place in both[0].facts.keys() & both[1].facts.keys()
+        if base[place].judged and head[place].judged
+        if base[place].of(*_UNEXPLAINED) or head[place].of(*_UNEXPLAINED)
     )
     seeds = min(build_series.SEEDS_PER_BUILD, max(MIN_SEEDS, MAX_SEEDS // max(1, len(compared))))
     recorded_sides = []
-    for side in sides:
-        records = build_series.records_of(
-            session, {place: side.facts.get(place, ()) for place in compared}, seeds=seeds
-        )
+    for side in both:
+        jobs = {place: side.facts.get(place, ()) for place in compared}
+        records = build_series.records_of(session, jobs, seeds=seeds)
         recorded = {
             place: replace(side.tests[place], record=place_records[-1] if place_records else None)
             for place, place_records in records.items()
@@ -250,50 +210,81 @@ def _recorded(
     return recorded_sides
 
 
-def _comparable(before: RunSummary, after: RunSummary) -> bool:
-    return bool(
-        before.judged and after.judged and (before.of(*_UNEXPLAINED) or after.of(*_UNEXPLAINED))
+def _with_programs(
+    session: Session,
+    side: SideResults,
+    both: tuple[SideResults, SideResults],
+    results: Mapping[Place, RunSummary],
+) -> dict[Place, RunSummary]:
+    """Return the results of a side with the arithmetics found in its seeds.
+
+    Only kernels that ran on both sides are read: a test of a gtest or pytest selection isn't one.
+    """
+    places = both[0].facts.keys() & both[1].facts.keys()
+    jobs = {place: [job.id for job in side.facts[place][:PROGRAM_JOBS]] for place in places}
+    ids = sorted(job for members in jobs.values() for job in members)
+    read = arithmetics.of_jobs(session, ids, min_elements=MIN_ELEMENTS)
+    programs: dict[Place, BuildPrograms] = {}
+    for place, members in jobs.items():
+        if stored := [read[job] for job in members if job in read]:
+            programs[place] = pooled(side.facts[place][0].build, stored)
+    found = {
+        place: replace(results[place], programs=programs[place])
+        for place in programs
+        if place in results
+    }
+    return {**results, **found}
+
+
+def _pairs(session: Session, base: SideResults, head: SideResults) -> dict[Place, BuildPair]:
+    """Return the newest pair of each place, among the newest jobs that have results."""
+    before, after = (
+        {*side.builds, *filter(None, [side.side.build])} for side in (base, head)
+    )  # a build that never ran by itself is named by the request
+    query = select(JobRow).where(
+        JobRow.build.in_(after),
+        JobRow.reference.in_(before),
+        JobRow.kind != JobKind.gauge,
+        JobRow.done > 0,
     )
+    pairs: dict[Place, BuildPair] = {}
+    for job in session.scalars(query.order_by(JobRow.id.desc()).limit(MAX_PAIRS)):
+        if (place := Place.of(job)) not in pairs:
+            counted = flips.of_job(session, job.id)
+            pairs[place] = BuildPair(job.id, job.build, str(job.reference), counted)
+    return pairs
 
 
 def _flags(
-    session: Session, keys: Iterable[str], base: SideResults, head: SideResults, now: datetime
+    session: Session, keys: Sequence[str], base: SideResults, head: SideResults, now: datetime
 ) -> dict[tuple[str, str, str, str], list[OpenFlag]]:
     """Return the unresolved flags that may excuse these tests' failures, by full variant."""
-    rows: list[Any] = []
-    for part in _parts(sorted(keys)):
-        query = select(*(getattr(FlagRow, name) for name in _FLAG)).where(
+    flags: list[FlagRow] = []
+    for part in batched(keys, _AT_ONCE):
+        query = select(FlagRow).where(
             among(session, FlagRow.test_key, part), FlagRow.state != FlagState.resolved
         )
-        rows += session.execute(query.order_by(FlagRow.kind)).all()
-    openings = _openings(session, [row.id for row in rows])
-    flags_by_variant: dict[tuple[str, str, str, str], list[OpenFlag]] = {}
-    for row in rows:
-        job, build = openings.get(row.id, (row.first_job, row.build))
+        flags += session.scalars(query.order_by(FlagRow.kind))
+    openings = _openings(session, [flag.id for flag in flags])
+    by_variant: dict[tuple[str, str, str, str], list[OpenFlag]] = {}
+    for flag in flags:
+        job, build = openings.get(flag.id, (flag.first_job, flag.build))
         opened_by_head = job in head.ids or (build in head.builds and build not in base.builds)
-        acknowledged = row.state == FlagState.acknowledged and (row.expires_at or now) > now
+        acknowledged = flag.state is FlagState.acknowledged and (flag.expires_at or now) > now
         if opened_by_head and not acknowledged:
             continue  # what head itself raised excuses nothing
-        known = OpenFlag(
-            row.id,
-            row.kind,
-            acknowledged,
-            row.owner,
-            row.reason,
-            timestamp(row.expires_at),
-            str(row.evidence.get("words") or row.evidence.get("sentence") or ""),
-        )
-        flags_by_variant.setdefault((row.test_key, row.branch, row.arch, row.board), []).append(
-            known
-        )
-    return flags_by_variant
+        expires = timestamp(flag.expires_at)
+        about = (acknowledged, flag.owner, flag.reason, expires, flag.sentence)
+        variant = flag.test_key, flag.branch, flag.arch, flag.board
+        by_variant.setdefault(variant, []).append(OpenFlag(flag.id, flag.kind.value, *about))
+    return by_variant
 
 
 def _openings(session: Session, flag_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Return flag -> (job, build) of the evidence that opened or last reopened it."""
     openings: dict[str, tuple[str, str]] = {}
     table = FlagChangeRow
-    for part in _parts(flag_ids):
+    for part in batched(flag_ids, _AT_ONCE):
         query = select(table.flag_id, table.detail).where(
             among(session, table.flag_id, part), table.what.in_(("opened", "reopened"))
         )
@@ -303,46 +294,56 @@ def _openings(session: Session, flag_ids: Sequence[str]) -> dict[str, tuple[str,
     return openings
 
 
-def _specs(session: Session, keys: Iterable[str]) -> dict[str, tuple[str, str, Mapping[str, Any]]]:
-    specs = {}
-    for part in _parts(sorted(keys)):
-        table = TestSpecRow
-        for row in session.execute(
-            select(table.key, table.workload_key, table.kernel, table.canonical).where(
-                among(session, table.key, part)
-            )
-        ):
-            specs[row.key] = (row.workload_key, row.kernel, row.canonical)
-    return specs
+_Spec = tuple[str, str, Mapping[str, Any]]
+"""The workload's key, the kernel and the canonical form of a test."""
 
 
-def _names(session: Session, sides: Iterable[SideResults]) -> dict[str, str]:
-    """Return test -> the name that its suite gives it; head's before base's.
+def _specs(session: Session, keys: Sequence[str]) -> dict[str, _Spec]:
+    table = TestSpecRow
+    query = select(table.key, table.workload_key, table.kernel, table.canonical)
+    return {
+        key: (workload, kernel, canonical)
+        for part in batched(keys, _AT_ONCE)
+        for key, workload, kernel, canonical in session.execute(
+            query.where(among(session, table.key, part))
+        )
+    }
 
-    A test with several names, or submitted by itself, has none.
+
+def _names(
+    session: Session,
+    both: Iterable[SideResults],
+    places: Collection[Place],
+    specs: Mapping[str, _Spec],
+) -> tuple[dict[Place, str], dict[Place, str]]:
+    """Return the name of each test, and the same with its tolerance where several have the name.
+
+    It is that which its suite gives it, head's before base's, if there is one alone.
     """
-    names: dict[str, str] = {}
-    for side in sides:
+    in_suites: dict[str, str] = {}
+    for side in both:
         run_names: dict[str, set[str]] = {}
-        for part in _parts(sorted(side.ids)):
-            query = (
-                select(JobRow.test_key, RunJobRow.name)
-                .join(RunJobRow, RunJobRow.job_id == JobRow.id)
-                .where(among(session, JobRow.id, part))
-            )
-            for key, name in session.execute(query.distinct()):
+        for part in batched(sorted(side.ids), _AT_ONCE):
+            query = select(JobRow.test_key, RunJobRow.name).distinct()
+            query = query.join(RunJobRow, RunJobRow.job_id == JobRow.id)
+            for key, name in session.execute(query.where(among(session, JobRow.id, part))):
                 run_names.setdefault(key, set()).add(name)
-        names |= {
-            key: min(candidates) for key, candidates in run_names.items() if len(candidates) == 1
-        }
-    return names
+        in_suites |= {key: min(names) for key, names in run_names.items() if len(names) == 1}
 
+    def short(place: Place) -> str:
+        _, kernel, canonical = specs[place.test_key]
+        name = in_suites.get(place.test_key) or test_specs.name_of(kernel, canonical)
+        return place.within or (name if place.context == ISOLATED else f"{name} ({place.context})")
 
-def _name(place: Place, kernel: str, canonical: Mapping[str, Any], names: Mapping[str, str]) -> str:
-    if place.within:
-        return place.within
-    name = names.get(place.test_key) or test_specs.name_of(kernel, canonical)
-    return name if place.context == ISOLATED else f"{name} ({place.context})"
+    short_names = {place: short(place) for place in places}
+    counts = Counter((name, place.arch, place.board) for place, name in short_names.items())
+    names = {}
+    for place, name in short_names.items():
+        # the tolerance distinguishes most tests of the same shape
+        is_shared = counts[name, place.arch, place.board] > 1
+        tolerance = _tolerance(specs[place.test_key][2].get("tolerance", {})) if is_shared else ""
+        names[place] = f"{name} {tolerance}".rstrip()
+    return short_names, names
 
 
 def _tolerance(tolerance: Mapping[str, Any]) -> str:
@@ -352,8 +353,3 @@ def _tolerance(tolerance: Mapping[str, Any]) -> str:
         for name, value in tolerance.items()
     ]
     return ", ".join(parts)
-
-
-def _parts(items: Sequence[str]) -> Iterable[Sequence[str]]:
-    for start in range(0, len(items), _AT_ONCE):
-        yield items[start : start + _AT_ONCE]

@@ -17,7 +17,15 @@ from gonogo_service.flags.evidence_kinds import FlagDetail, FlagEvidence
 from gonogo_service.flags.model import FlagChangeRow, FlagRow, FlagState
 from gonogo_service.flags.store import ACKNOWLEDGED_FOR, MAX_REASON
 from gonogo_service.kit import rows
-from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router, missing, require
+from gonogo_service.kit.answers import (
+    Cursor,
+    Filter,
+    Limit,
+    extend_page,
+    make_router,
+    missing,
+    require,
+)
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import Documented
@@ -132,16 +140,17 @@ def list_flags(
     build: Filter = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Page[FlagRow]:
+) -> Any:
     """List flags that match all filters.
 
     `state=open` includes reopened flags. `job` and `build` are those of the newest evidence.
     """
     filters = {"kind": kind, "state": state, "test": test, "job": job}
     with context.reading() as session:
-        return store.newest(
+        page = store.newest(
             session, **filters, owner=owner, build=build, limit=limit, cursor=cursor
         )
+        return extend_page(page, FLAG_SUMMARY.model_validate)
 
 
 @router.get("/flags/{flag_id}", response_model=FLAG, summary="Show a flag")

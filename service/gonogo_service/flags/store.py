@@ -219,11 +219,12 @@ def _newest_job(session: Session, found: FlagRow) -> str:
     So a clock that went back doesn't make jobs before the evidence look later.
     """
     names = ("test_key", "branch", "arch", "board")
-    query = select(func.max(JobRow.id)).where(
+    query = select(JobRow.id).where(
         *(getattr(JobRow, name) == getattr(found, name) for name in names),
         JobRow.state.in_((JobState.finished, JobState.cancelled)),
     )
-    return max(found.last_job, session.scalar(query) or found.last_job)
+    newest = session.scalar(query.order_by(JobRow.id.desc()).limit(1))
+    return max(found.last_job, newest or found.last_job)
 
 
 # --- changes by people

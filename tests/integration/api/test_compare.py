@@ -24,7 +24,7 @@ from gonogo.errors import FieldError
 from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.builds import store as builds
-from gonogo_service.compare import check_lines, comparing
+from gonogo_service.compare import comparing, reruns
 from gonogo_service.flags import store as flags
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import utcnow
@@ -247,7 +247,7 @@ def test_tests_of_a_selection_with_equal_results_are_classified_once_and_only_sh
         assert api.client.post(path, content=report.encode()).status_code == 201
     classified: list[Any] = []
     looked_up: list[Any] = []
-    lines, classify = check_lines.lines, comparing.classify
+    lines, classify = reruns.lines, comparing.classify
 
     def counting(*given: Any) -> Any:
         classified.append(given)
@@ -258,7 +258,7 @@ def test_tests_of_a_selection_with_equal_results_are_classified_once_and_only_sh
         return lines(session, head, tests)
 
     monkeypatch.setattr(comparing, "classify", counting)
-    monkeypatch.setattr(check_lines, "lines", looking)
+    monkeypatch.setattr(reruns, "lines", looking)
     answer = api.get(f"/compare?base={BASE}&head={HEAD}&limit=20")
     assert (answer["tests"], len(answer["items"])) == (400, 20)
     assert sorted(answer["counts"].values()) == [100, 300]

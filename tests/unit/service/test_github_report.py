@@ -19,7 +19,7 @@ from gonogo_service.ci.github import report
 from gonogo_service.ci.github.client import MAX_TEXT
 from gonogo_service.ci.github.report import Links
 from gonogo_service.compare.comparing import Compared, Comparison
-from gonogo_service.compare.comparison_side import Place, Side, SideResults
+from gonogo_service.compare.sides import Place, Side, SideResults
 from gonogo_service.gauges.store import GaugeSummary
 from gonogo_service.kit.database.states import HookSource, JobState
 from gonogo_service.waivers.model import WaiverRow

@@ -6,7 +6,7 @@ It reads what each test did there. Bounded, indexed reads.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,16 +19,15 @@ from gonogo.spec.selections import KERNEL
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.builds.model import BuildRow
 from gonogo_service.devices import sick_devices
-from gonogo_service.devices.sick_devices import Spell
 from gonogo_service.flags import suspects
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.ids import is_id
 from gonogo_service.kit.database.paging import batched
-from gonogo_service.kit.database.states import JobKind, JobState
+from gonogo_service.kit.database.states import JobKind
 from gonogo_service.results.model import WHOLE, JobBlockRow, ResultRow, SourceRow
 from gonogo_service.results.seeds import OF_SOURCE
 from gonogo_service.suites.model import RunJobRow, RunRow
-from gonogo_service.tests.variants import JobFacts, context_name, job_facts
+from gonogo_service.tests.variants import FACTS, JobFacts, context_name, job_facts
 
 Iterations = frozenset[tuple[tuple[str, str], int]]
 """((outcome, verdict), number of iterations) of a test of a selection."""
@@ -39,31 +38,7 @@ MAX_JOBS = 2000
 """Newest jobs of a side that are read: four nights of the largest suite."""
 NAMED = 20
 _AT_ONCE = 500
-_RED = ("failed",)
 _BAD = frozenset({*LOST, Verdict.fail, Verdict.pass_by_tolerance, Verdict.fail_by_tolerance})
-_COLUMNS = (
-    "id",
-    "state",
-    "test_key",
-    "workload_key",
-    "kernel",
-    "build",
-    "branch",
-    "executor",
-    "arch",
-    "board",
-    "context",
-    "verdict",
-    "error",
-    "done",
-    "counts",
-    "outcomes",
-    "judge",
-    "suspects",
-    "created_at",
-    "finished_at",
-    "seeds_removed_at",
-)
 
 
 class Place(NamedTuple):
@@ -81,6 +56,11 @@ class Place(NamedTuple):
 
     It is '' for a kernel, and for a selection as a whole.
     """
+
+    @classmethod
+    def of(cls, job: Any) -> Place:
+        """Return the place of a job's test as a whole."""
+        return cls(job.test_key, job.arch, job.board, context_name(job.context), "")
 
 
 @dataclass(frozen=True)
@@ -125,35 +105,28 @@ def find(session: Session, text: str, path: str) -> Side:
     builds, and for a commit that several builds have.
     """
     name, _, tail = text.rpartition("@")
-    if name and is_id(tail):
-        if name not in (known := _builds_of(session, tail, path, text)):
-            raise FieldError(
-                path, text, "the run has no such build", limit=", ".join(known[:NAMED])
-            )
-        return Side(text, name, tail)
-    if is_id(text):
-        builds = _builds_of(session, text, path, text)
-        if len(builds) > 1:
+    run = text if is_id(text) else tail if name and is_id(tail) else None
+    if run is not None:
+        if session.get(RunRow, run) is None:
+            raise FieldError(path, text, "there is no such run")
+        query = select(JobRow.build).join(RunJobRow, RunJobRow.job_id == JobRow.id).distinct()
+        builds = sorted(session.scalars(query.where(RunJobRow.run_id == run)))
+        if run != text and name not in builds:
+            limit = ", ".join(builds[:NAMED])
+            raise FieldError(path, text, "the run has no such build", limit=limit)
+        if run == text and len(builds) > 1:
             choice = ", ".join(f"{build}@{text}" for build in builds[:NAMED])
             raise FieldError(path, text, "the run has several builds: say which", limit=choice)
-        return Side(text, builds[0] if builds else None, text)
+        return Side(text, name if run != text else next(iter(builds), None), run)
+    build = text
     if session.scalar(select(JobRow.id).where(JobRow.build == text).limit(1)) is None:
-        commit_builds = session.scalars(
-            select(BuildRow.name)
-            .where(BuildRow.commit == text)
-            .order_by(BuildRow.name)
-            .limit(NAMED)
-        ).all()
-        if len(commit_builds) > 1:
-            raise FieldError(
-                path,
-                text,
-                "several builds are of this commit: say which",
-                limit=", ".join(commit_builds),
-            )
-        if commit_builds:
-            return Side(text, commit_builds[0], None)
-    return Side(text, text, None)
+        of_commit = select(BuildRow.name).where(BuildRow.commit == text).order_by(BuildRow.name)
+        names = session.scalars(of_commit.limit(NAMED)).all()
+        if len(names) > 1:
+            reason = "several builds are of this commit: say which"
+            raise FieldError(path, text, reason, limit=", ".join(names))
+        build = names[0] if names else text
+    return Side(text, build, None)
 
 
 def read(session: Session, side: Side) -> SideResults:
@@ -164,31 +137,7 @@ def read(session: Session, side: Side) -> SideResults:
     or bad at the time are in no count, but reported separately. A suspect seed counts by the joint
     verdict of all seeds of its job.
     """
-    table = JobRow
-    query = select(*(getattr(table, name) for name in _COLUMNS)).where(
-        table.kind != JobKind.gauge, table.reference.is_(None)
-    )
-    if side.build is not None:
-        query = query.where(table.build == side.build)
-    if side.run is not None:
-        query = query.join(RunJobRow, RunJobRow.job_id == table.id).where(
-            RunJobRow.run_id == side.run
-        )
-    rows = session.execute(query.order_by(table.id.desc()).limit(MAX_JOBS + 1)).all()
-    more_jobs, rows = len(rows) > MAX_JOBS, rows[:MAX_JOBS]
-    # The tests of a selection are in its rows only: without them they would look as if not run.
-    known = [row for row in rows if row.kernel != KERNEL or row.seeds_removed_at is None]
-    places = {(row.test_key, row.arch, row.board) for row in known}
-    if any((row.test_key, row.arch, row.board) not in places for row in rows):
-        raise FieldError(
-            "build" if side.run is None else "run",
-            side.requested,
-            "can't be compared: its results per test were removed on "
-            f"{max(row.seeds_removed_at for row in rows if row.seeds_removed_at):%Y-%m-%d}, as the "
-            "server's retention says",
-            limit="a build or a run that still has them",
-        )
-    more_jobs, rows = more_jobs or len(known) < len(rows), known
+    rows, more_jobs = _jobs(session, side)
     counts = {row.id: suspects.settled_counts(row.counts, row.suspects) for row in rows}
     sick = _without_sick(session, rows, counts)
     within = _within(session, [row.id for row in rows if row.kernel == KERNEL], sick)
@@ -197,20 +146,18 @@ def read(session: Session, side: Side) -> SideResults:
     branches: dict[Place, str] = {}
     joined = shared(_joined)
     for row in rows:
-        whole = Place(row.test_key, row.arch, row.board, context_name(row.context), "")
-        for place, ran in _ran(
-            row, whole, counts[row.id], sick.get(row.id, {}), within.get(row.id, {})
-        ):
+        ran_here = _ran(row, counts[row.id], sick.get(row.id, {}), within.get(row.id, {}))
+        for place, ran in ran_here:
             newer = tests.get(place)
             tests[place] = ran if newer is None else joined(newer, ran)
             branches.setdefault(place, row.branch)
         if row.kernel != KERNEL and row.done:
             # the same sequence for all: a side is one build, whatever place it had at the time
-            facts.setdefault(whole, []).append(job_facts(row, 0))
+            facts.setdefault(Place.of(row), []).append(job_facts(row, 0))
     return SideResults(
         tuple(dict.fromkeys(row.build for row in rows)),
         len(rows),
-        sum(not JobState(row.state).final for row in rows),
+        sum(not row.state.final for row in rows),
         more_jobs,
         side,
         tests,
@@ -220,21 +167,38 @@ def read(session: Session, side: Side) -> SideResults:
     )
 
 
-def _builds_of(session: Session, run: str, path: str, text: str) -> list[str]:
-    if session.get(RunRow, run) is None:
-        raise FieldError(path, text, "there is no such run")
-    query = (
-        select(JobRow.build)
-        .join(RunJobRow, RunJobRow.job_id == JobRow.id)
-        .where(RunJobRow.run_id == run)
-        .distinct()
-    )
-    return sorted(session.scalars(query))
+def _jobs(session: Session, side: Side) -> tuple[Sequence[Any], bool]:
+    """Return the jobs of a side, newest first, and whether there are more.
+
+    Raises FieldError where retention has removed the tests of a selection.
+    """
+    table = JobRow
+    columns = table.state, table.error, table.suspects, table.seeds_removed_at
+    query = select(*FACTS, *columns).where(table.kind != JobKind.gauge, table.reference.is_(None))
+    if side.build is not None:
+        query = query.where(table.build == side.build)
+    if side.run is not None:
+        query = query.join(RunJobRow, RunJobRow.job_id == table.id)
+        query = query.where(RunJobRow.run_id == side.run)
+    rows = session.execute(query.order_by(table.id.desc()).limit(MAX_JOBS + 1)).all()
+    more_jobs, rows = len(rows) > MAX_JOBS, rows[:MAX_JOBS]
+    # The tests of a selection are in its rows only: without them they would look as if not run.
+    known = [row for row in rows if row.kernel != KERNEL or row.seeds_removed_at is None]
+    places = {(row.test_key, row.arch, row.board) for row in known}
+    if any((row.test_key, row.arch, row.board) not in places for row in rows):
+        day = max(row.seeds_removed_at for row in rows if row.seeds_removed_at)
+        raise FieldError(
+            "build" if side.run is None else "run",
+            side.requested,
+            f"can't be compared: its results per test were removed on {day:%Y-%m-%d}, as the "
+            "server's retention says",
+            limit="a build or a run that still has them",
+        )
+    return known, more_jobs or len(known) < len(rows)
 
 
 def _ran(
     row: Any,
-    whole: Place,
     counts: Mapping[str, int],
     sick: Mapping[str, int],
     within: Mapping[str, Iterations],
@@ -243,8 +207,8 @@ def _ran(
 
     A selection has one more for iterations that were lost as a whole.
     """
-    waiting = int(not JobState(row.state).final)
-    ended_empty = {} if row.done or waiting else {row.error or row.state: 1}
+    whole, waiting = Place.of(row), int(not row.state.final)
+    ended_empty = {} if row.done or waiting else {row.error or row.state.value: 1}
     whole_job = RunSummary(row.build, (row.id,), counts, 0, sick, waiting, ended_empty)
     if row.kernel != KERNEL:
         yield whole, whole_job
@@ -254,12 +218,10 @@ def _ran(
     for name, iterations in within.items():
         if (ran := summaries.get(iterations)) is None:
             ran = summaries[iterations] = _of_test(row, iterations)
-        yield Place(*whole[:-1], name), ran
-    lost_counts = {
-        verdict: number for verdict, number in counts.items() if verdict in (*LOST, Verdict.not_run)
-    }
-    if waiting or ended_empty or sick or (lost_counts and not within):
-        yield whole, replace(whole_job, counts={} if within else lost_counts)
+        yield whole._replace(within=name), ran
+    lost = {name: number for name, number in counts.items() if name in (*LOST, Verdict.not_run)}
+    if waiting or ended_empty or sick or (lost and not within):
+        yield whole, replace(whole_job, counts={} if within else lost)
 
 
 def _of_test(row: Any, iterations: Iterations) -> RunSummary:
@@ -267,7 +229,7 @@ def _of_test(row: Any, iterations: Iterations) -> RunSummary:
     not_judged_red = 0
     for (outcome, verdict), number in iterations:
         counts[verdict] += number
-        not_judged_red += number if verdict == Verdict.not_judged and outcome in _RED else 0
+        not_judged_red += number * (verdict == Verdict.not_judged and outcome == "failed")
     return RunSummary(row.build, (row.id,), counts, not_judged_red)
 
 
@@ -305,43 +267,28 @@ def _without_sick(
 ) -> dict[str, dict[str, int]]:
     """Remove runs on sick devices from `counts`; return job -> device -> runs removed.
 
-    Jobs without a bad result, and jobs from times when no device was sick, aren't read: only all
-    seeds of a job can say on which devices it ran.
+    Jobs without a bad result, and jobs from times when no device was sick, aren't read.
     """
     bad = [row for row in rows if any(counts[row.id].get(verdict) for verdict in _BAD)]
     spells = sick_devices.spells(session) if bad else {}
-    candidates = {
-        row.id: row for row in bad if any(_ran_in(row, spell) for spell in spells.values())
-    }
-    ran_on: dict[str, set[str]] = {}
+
+    def was_sick(row: Any, device: str) -> bool:
+        ended = row.finished_at or row.created_at
+        return any(spell.covers(row.created_at, ended) for spell in spells[device])
+
+    candidates = {row.id: row for row in bad if any(was_sick(row, device) for device in spells)}
     table = JobBlockRow
-    for ids in batched(list(candidates), _AT_ONCE):
-        places = select(table.job_id, table.device).distinct()
-        places = places.where(table.job_id.in_(ids), table.output == WHOLE)
-        for job_id, device in session.execute(places):
-            if device in spells:
-                ran_on.setdefault(device, set()).add(job_id)
+    by = table.job_id, table.device, table.verdict
+    query = select(*by, func.sum(table.n)).where(table.output == WHOLE).group_by(*by)
     left_out: dict[str, dict[str, int]] = {}
-    for device, jobs in ran_on.items():
-        for job_id in jobs:
-            if _ran_in(candidates[job_id], spells[device]):
-                device_counts = _device_counts(session, job_id, device)
-                counts[job_id] = Counter(counts[job_id]) - Counter(device_counts)
-                left_out.setdefault(job_id, {})[device] = sum(device_counts.values())
+    for ids in batched(list(candidates), _AT_ONCE):
+        on_devices = table.job_id.in_(ids), table.device.in_(list(spells))
+        for job, device, verdict, number in session.execute(query.where(*on_devices)):
+            if was_sick(candidates[job], device):
+                counts[job] = Counter(counts[job]) - Counter({verdict: int(number)})
+                removed = left_out.setdefault(job, {})
+                removed[device] = removed.get(device, 0) + int(number)
     return left_out
-
-
-def _ran_in(row: Any, spells: Iterable[Spell]) -> bool:
-    return any(spell.covers(row.created_at, row.finished_at or row.created_at) for spell in spells)
-
-
-def _device_counts(session: Session, job_id: str, device: str) -> dict[str, int]:
-    """Count the (seed, repeat) of a job on a device, by verdict."""
-    table = JobBlockRow
-    query = select(table.verdict, func.sum(table.n)).where(
-        table.job_id == job_id, table.output == WHOLE, table.device == device
-    )
-    return {v: int(n) for v, n in session.execute(query.group_by(table.verdict))}
 
 
 def _within(
@@ -362,10 +309,10 @@ def _within(
                 counts = found.setdefault(job, {}).setdefault(name, Counter())
                 counts[str(outcome), verdict] += number
     # most tests of a selection have equal results: these share one object
-    shared_by_content: dict[Iterations, Iterations] = {}
+    equal: dict[Iterations, Iterations] = {}
     within: dict[str, dict[str, Iterations]] = {}
     for job, of_job in found.items():
         for name, counts in of_job.items():
             iterations = frozenset(counts.items())
-            within.setdefault(job, {})[name] = shared_by_content.setdefault(iterations, iterations)
+            within.setdefault(job, {})[name] = equal.setdefault(iterations, iterations)
     return within
