@@ -45,6 +45,11 @@ EXACT = "exact"
 
 EXACT_KERNELS = ("layernorm_fw", "layernorm_bw", "rmsnorm_fw", "rmsnorm_bw", "groupnorm_fw")
 EXACT_FORMATS = ("fp32", "tf32", "bf16", "fp16")
+_EXACT_NUMERICS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "accumulate": (("fp32",), "a 16-bit accumulator loses bits after 256 steps"),
+    "fidelity": (("hifi4",), "its products lose bits"),
+}
+"""Field -> what it may be, and why nothing else; formats are EXACT_FORMATS."""
 MAX_EXACT_FEATURES = 2**20
 """16 N, the sum of squares of a row of integers up to 4, stays within the 2^24 of fp32."""
 EXACT_EPSILON = (2.0**-80, 1.0)
@@ -116,13 +121,11 @@ class Regime(Model):
         given = {name: getattr(self, name) for name in _ALL_PARAMETERS}
         given = {name: value for name, value in given.items() if value is not None}
         fields.known(given, defaults, path)
-        values: dict[str, float] = {}
-        for name, default in defaults.items():
-            value = given.get(name, default)
+        values = {name: given.get(name, default) for name, default in defaults.items()}
+        for name, value in values.items():
             if value is None:
-                where = fields.join(path, name)
-                raise FieldError(where, None, f"the regime {self.regime} needs it")
-            values[name] = value
+                reason = f"the regime {self.regime} needs it"
+                raise FieldError(fields.join(path, name), None, reason)
         if "tile" in values:
             most = (features + TILE - 1) // TILE - 1
             fields.integer(values["tile"], fields.join(path, "tile"), least=0, most=most)
@@ -225,14 +228,9 @@ _VECTOR: dict[str, Any] = {"regime": "uniform", "low": 0.0, "high": 1.0}
 
 def _defaults(kernel: Kernel) -> dict[str, dict[str, Any]]:
     """Return the regime of each tensor of floats that a test doesn't name."""
-    return {
-        name: Regime(**kernel.regimes[name]).completed(1, "")
-        if name in kernel.regimes
-        else _ROWS
-        if kernel.has_rows(name)
-        else _VECTOR
-        for name in kernel.drawn_floats
-    }
+    plain = {name: _ROWS if kernel.has_rows(name) else _VECTOR for name in kernel.drawn_floats}
+    own = {name: Regime(**regime).completed(1, "") for name, regime in kernel.regimes.items()}
+    return plain | {name: regime for name, regime in own.items() if name in plain}
 
 
 def _top(kernel: Kernel) -> list[str]:
@@ -240,11 +238,9 @@ def _top(kernel: Kernel) -> list[str]:
 
     They are the first tensor, and those with rows for which the kernel has no regime.
     """
-    first, *others = _defaults(kernel)
-    return [
-        first,
-        *(name for name in others if kernel.has_rows(name) and name not in kernel.regimes),
-    ]
+    first, *others = kernel.drawn_floats
+    plain = [name for name in others if kernel.has_rows(name) and name not in kernel.regimes]
+    return [first, *plain]
 
 
 def is_exact(inputs: Inputs) -> bool:
@@ -268,27 +264,19 @@ def check_exact(
     if not inputs.exact:
         return
     if kernel not in EXACT_KERNELS:
-        where = fields.join(fields.join(path, "inputs"), "regime")
-        reason = f"has no exact inputs for {kernel}"
+        where, reason = fields.join(path, "inputs.regime"), f"has no exact inputs for {kernel}"
         raise FieldError(where, EXACT, reason, limit=", ".join(EXACT_KERNELS))
-    exact = {"accumulate": ("fp32",), "fidelity": ("hifi4",)}
-    reasons = {
-        "accumulate": "isn't exact: a 16-bit accumulator loses bits after 256 steps",
-        "fidelity": "isn't exact: its products lose bits",
-    }
     for name, value in formats.items():
-        allowed = exact.get(name, EXACT_FORMATS)
+        allowed, why = _EXACT_NUMERICS.get(name, (EXACT_FORMATS, "values share an exponent"))
         if value not in allowed:
-            where = fields.join(fields.join(path, "numerics"), name)
-            reason = reasons.get(name, "isn't exact: values share an exponent")
-            raise FieldError(where, value, reason, limit=", ".join(allowed))
+            where = fields.join(path, f"numerics.{name}")
+            raise FieldError(where, value, f"isn't exact: {why}", limit=", ".join(allowed))
     if features > MAX_EXACT_FEATURES:
         reason = "is too long for exact sums in fp32"
         limit = f"N <= {MAX_EXACT_FEATURES} with exact inputs"
         raise FieldError(fields.join(path, "shape"), features, reason, limit=limit)
     least, most = EXACT_EPSILON
-    if "fp16" in formats.values():
-        most = MAX_EXACT_EPSILON_FP16
+    most = MAX_EXACT_EPSILON_FP16 if "fp16" in formats.values() else most
     fields.number(epsilon, fields.join(path, "epsilon"), least=least, most=most)
 
 

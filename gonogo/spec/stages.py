@@ -71,36 +71,27 @@ class StageTable:
     def blocker(self) -> StageResult | None:
         """The first stage that blocks others, else the first not passed; None if all passed."""
         unfinished = [stage for stage in self.stages if stage.status is not StageStatus.passed]
-        return next(
-            (stage for stage in unfinished if stage.status.blocks),
-            unfinished[0] if unfinished else None,
-        )
+        blocking = [stage for stage in unfinished if stage.status.blocks]
+        return next(iter([*blocking, *unfinished]), None)
 
     @property
     def words(self) -> str:
         """The table in one sentence, with the blocker."""
         if not self.stages:
             return "No stage was run."
+        count, first = len(self.stages), self.stages[0].name
         if self.blocker is None:
-            return (
-                f"All {len(self.stages)} stages passed."
-                if len(self.stages) > 1
-                else f"The stage '{self.stages[0].name}' passed."
-            )
+            all_ = f"All {count} stages passed."
+            return all_ if count > 1 else f"The stage '{first}' passed."
         parts = []
         for status in reversed(StageStatus):
-            names = [
-                f"{number} ({stage.name})"
-                for number, stage in enumerate(self.stages, 1)
-                if stage.status is status
-            ]
-            if names:
-                parts.append(
-                    f"{len(names)} passed"
-                    if status is StageStatus.passed
-                    else f"{_listed(names)} {status.value}"
-                )
-        sentence = f"Of {len(self.stages)} stages {', '.join(parts)}"
+            places = enumerate(self.stages, 1)
+            names = [f"{place} ({stage.name})" for place, stage in places if stage.status is status]
+            if names and status is StageStatus.passed:
+                parts.append(f"{len(names)} passed")
+            elif names:
+                parts.append(f"{_listed(names)} {status.value}")
+        sentence = f"Of {count} stages {', '.join(parts)}"
         return f"{sentence}; the blocker is '{self.blocker.name}': {self.blocker.reason}."
 
     def to_json(self) -> dict[str, Any]:
@@ -115,12 +106,8 @@ class StageTable:
     def parse(cls, data: object, path: str = "stages") -> StageTable:
         """Parse the object that to_json makes, as a worker sends it. Raises FieldError."""
         given = fields.mapping(data, path)
-        return cls(
-            tuple(
-                _parsed(stage, f"{path}.stages.{number}")
-                for number, stage in enumerate(given.get("stages") or ())
-            )
-        )
+        stages = enumerate(given.get("stages") or ())
+        return cls(tuple(_parsed(stage, f"{path}.stages.{place}") for place, stage in stages))
 
 
 @dataclass(frozen=True)
@@ -161,9 +148,7 @@ def table(
         if report.get("stage"):
             by_stage.setdefault(str(report["stage"]), []).append(report)
     order = [str(stage["name"]) for stage in (suite or {}).get("stages", ())]
-    names = [name for name in order if name in by_stage] + [
-        name for name in by_stage if name not in order
-    ]
+    names = dict.fromkeys([*(name for name in order if name in by_stage), *by_stage])
     return StageTable(tuple(_result(name, by_stage[name]) for name in names))
 
 
@@ -180,16 +165,11 @@ def combined(tables: Sequence[StageTable]) -> StageTable:
         worst = min(of_stage, key=lambda stage: stage.status.rank)
         passed = sum(stage.iterations_passed for stage in of_stage)
         iterations = sum(stage.iterations for stage in of_stage)
-        reason = (
-            f"in {iterations - passed} of {iterations} iterations: {worst.reason}"
-            if 0 < passed < iterations
-            else worst.reason
-        )
-        stages.append(
-            replace(
-                worst, reason=reason[:MAX_REASON], iterations=iterations, iterations_passed=passed
-            )
-        )
+        reason = worst.reason
+        if 0 < passed < iterations:
+            reason = f"in {iterations - passed} of {iterations} iterations: {reason}"
+        counts = {"iterations": iterations, "iterations_passed": passed}
+        stages.append(replace(worst, reason=reason[:MAX_REASON], **counts))
     return StageTable(tuple(stages))
 
 
@@ -201,19 +181,14 @@ def regressions(
     earlier: (name of the build, table) of each earlier run, the newest last. Stages that are
     missing from the table of now were not requested, so they are no regressions.
     """
-    passed: dict[str, str] = {}
-    for build, earlier_table in earlier:
-        passed.update(
-            {
-                stage.name: build
-                for stage in earlier_table.stages
-                if stage.status is StageStatus.passed
-            }
-        )
+    ok = StageStatus.passed
+    passed = {
+        stage.name: build for build, was in earlier for stage in was.stages if stage.status is ok
+    }
     return tuple(
         Regression(stage.name, stage.status, stage.reason, passed[stage.name])
         for stage in now.stages
-        if stage.status is not StageStatus.passed and stage.name in passed
+        if stage.status is not ok and stage.name in passed
     )
 
 
@@ -227,39 +202,39 @@ def regression_words(lost: Sequence[Regression]) -> str:
     return f"{names} passed{when} and no longer {'does' if len(lost) == 1 else 'do'}."
 
 
+_BAD = ("failed", "error", "crash", "hang")
+
+
 def _result(name: str, reports: Sequence[Mapping[str, Any]]) -> StageResult:
-    missing = tuple(
-        dict.fromkeys(str(report["requires"]) for report in reports if report.get("requires"))
-    )
-    blocked_by = next(
-        (str(report["blocked_by"]) for report in reports if report.get("blocked_by")), None
-    )
-    tests = [
-        report for report in reports if not report.get("requires") and not report.get("blocked_by")
-    ]
+    if blocked_by := next(filter(None, (report.get("blocked_by") for report in reports)), None):
+        return StageResult(name, StageStatus.blocked, f"blocked by '{blocked_by}'")
+    required = [str(report["requires"]) for report in reports if report.get("requires")]
+    missing = tuple(dict.fromkeys(required))
+    tests = [report for report in reports if not report.get("requires")]
     outcomes = [str(report.get("outcome")) for report in tests]
     passed, skipped = outcomes.count("passed"), outcomes.count("skipped")
-    failed = sum(outcome in ("failed", "error", "crash", "hang") for outcome in outcomes)
+    failed = sum(outcome in _BAD for outcome in outcomes)
     times = [report["duration_ms"] for report in tests if report.get("duration_ms") is not None]
-    if blocked_by is not None:
-        return StageResult(name, StageStatus.blocked, f"blocked by '{blocked_by}'")
     hung = next((report for report in tests if report.get("outcome") == "hang"), None)
-    reasons = [f"missing: {', '.join(missing)}"] if missing else []
+    status, first = StageStatus.passed, ""
     if hung is not None:
         status, first = StageStatus.hung, f"{hung.get('name')} hung: {_first_line(hung)}"
-        reasons.insert(0, first)
     elif not passed:
-        status = StageStatus.failed
-        reasons.insert(0, _nothing_passed(tests, failed, skipped))
+        status, first = StageStatus.failed, "no test was found"
+        if failed:
+            first = f"no test passed, first {_first_bad(tests)}"
+        elif skipped:
+            first = f"all {skipped} tests were skipped: {_first_line(tests[0])}"
     elif failed:
         status = StageStatus.partial
-        reasons.insert(0, f"{failed} of {passed + failed} tests failed, first {_first_bad(tests)}")
-    else:
-        status = StageStatus.partial if missing else StageStatus.passed
+        first = f"{failed} of {passed + failed} tests failed, first {_first_bad(tests)}"
+    elif missing:
+        status = StageStatus.partial
+    reasons = [first, f"missing: {', '.join(missing)}" if missing else ""]
     return StageResult(
         name,
         status,
-        "; ".join(reasons)[:MAX_REASON],
+        "; ".join(filter(None, reasons))[:MAX_REASON],
         passed,
         failed,
         skipped,
@@ -269,18 +244,8 @@ def _result(name: str, reports: Sequence[Mapping[str, Any]]) -> StageResult:
     )
 
 
-def _nothing_passed(tests: Sequence[Mapping[str, Any]], failed: int, skipped: int) -> str:
-    if failed:
-        return f"no test passed, first {_first_bad(tests)}"
-    return (
-        f"all {skipped} tests were skipped: {_first_line(tests[0])}"
-        if skipped
-        else "no test was found"
-    )
-
-
 def _first_bad(tests: Sequence[Mapping[str, Any]]) -> str:
-    bad = next(test for test in tests if test.get("outcome") in ("failed", "error", "crash"))
+    bad = next(test for test in tests if test.get("outcome") in _BAD)
     return f"{bad.get('name')}: {_first_line(bad)}"
 
 
@@ -294,19 +259,16 @@ def _listed(names: Sequence[str]) -> str:
 
 def _parsed(data: object, path: str) -> StageResult:
     given = fields.mapping(data, path)
-    counts = {
-        name: fields.integer(given.get(name, 0), f"{path}.{name}", least=0)
-        for name in ("passed", "failed", "skipped", "iterations", "iterations_passed")
-    }
+    status = fields.choice(given.get("status"), tuple(StageStatus), f"{path}.status")
+    duration = given.get("duration_ms")
     return StageResult(
         name=str(given.get("name", "")),
-        status=StageStatus(
-            fields.choice(given.get("status"), tuple(StageStatus), f"{path}.status")
-        ),
+        status=StageStatus(status),
         reason=str(given.get("reason") or "")[:MAX_REASON],
         missing=tuple(str(name) for name in given.get("missing") or ()),
-        duration_ms=None
-        if given.get("duration_ms") is None
-        else fields.number(given["duration_ms"], f"{path}.duration_ms"),
-        **counts,
+        duration_ms=None if duration is None else fields.number(duration, f"{path}.duration_ms"),
+        **{
+            name: fields.integer(given.get(name, 0), f"{path}.{name}", least=0)
+            for name in ("passed", "failed", "skipped", "iterations", "iterations_passed")
+        },
     )

@@ -61,15 +61,8 @@ class Verdict(Described):
 
 _RANKS = {str(verdict): rank for rank, verdict in enumerate(Verdict)}
 _JUDGE_KERNEL = frozenset(
-    {
-        Verdict.fail,
-        Verdict.pass_by_tolerance,
-        Verdict.fail_by_tolerance,
-        Verdict.suspect,
-        Verdict.pass_,
-    }
+    map(Verdict, ("fail", "pass_by_tolerance", "fail_by_tolerance", "suspect", "pass"))
 )
-
 WORST_FIRST: tuple[Verdict, ...] = tuple(Verdict)
 
 
@@ -140,15 +133,8 @@ READ_BY_SEVERITY = ("tolerance_ratio", "rounding_ratio", "nonfinite", "nonfinite
 
 def _number(value: object) -> float | None:
     """Return the absolute value of a stored number; None for null and NaN, which say nothing."""
-    if type(value) is float:  # the common case: a page reads thousands of them
-        return abs(value) if value == value else None
-    if (
-        value is None
-        or isinstance(value, bool | str | Mapping)
-        or not isinstance(value, int | float)
-    ):
-        return None
-    return None if math.isnan(value) else abs(float(value))
+    signed = _signed(value)
+    return None if signed is None else abs(signed)
 
 
 def worst_explanation(explanations: Iterable[Explanation]) -> Explanation:
@@ -168,17 +154,13 @@ def within(tolerance: Tolerance | None, statistics: Statistics) -> bool:
         return False
     if tolerance is None:
         return True
-    checks = []
-    if tolerance.allclose is not None:
-        checks.append(_within_allclose(*tolerance.allclose, statistics))
-    if tolerance.pcc is not None:
-        deficit = _signed(statistics.get("pcc_deficit"))
-        checks.append(deficit is not None and 1 - deficit >= tolerance.pcc)
-    if tolerance.frobenius is not None:
-        checks.append(_at_most(statistics.get("rel_frobenius"), tolerance.frobenius))
-    if tolerance.ulp is not None:
-        checks.append(_at_most(statistics.get("ulp_max"), tolerance.ulp))
-    return all(checks)
+    deficit = _signed(statistics.get("pcc_deficit"))
+    return (
+        (tolerance.allclose is None or _within_allclose(*tolerance.allclose, statistics))
+        and (tolerance.pcc is None or (deficit is not None and 1 - deficit >= tolerance.pcc))
+        and _at_most(statistics.get("rel_frobenius"), tolerance.frobenius)
+        and _at_most(statistics.get("ulp_max"), tolerance.ulp)
+    )
 
 
 def _within_allclose(rtol: float, atol: float, statistics: Statistics) -> bool:
@@ -191,19 +173,15 @@ def _within_allclose(rtol: float, atol: float, statistics: Statistics) -> bool:
 
 
 def _signed(value: object) -> float | None:
-    if (
-        value is None
-        or isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or math.isnan(value)
-    ):
-        return None
-    return float(value)
+    if type(value) is float:  # the common case: a page reads thousands of them
+        return value if value == value else None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and not math.isnan(value) else None
 
 
-def _at_most(value: object, limit: float) -> bool:
+def _at_most(value: object, limit: float | None) -> bool:
     stored = _signed(value)
-    return stored is not None and stored <= limit
+    return limit is None or (stored is not None and stored <= limit)
 
 
 def verdict(is_within: bool, explanation: Explanation) -> Verdict:
@@ -240,8 +218,4 @@ def worst(verdicts: Iterable[Verdict | str]) -> Verdict:
 
     Zero tests run is never green.
     """
-    return min(
-        (Verdict(name) for name in verdicts),
-        key=lambda verdict: verdict.rank,
-        default=Verdict.not_run,
-    )
+    return min(map(Verdict, verdicts), key=lambda verdict: verdict.rank, default=Verdict.not_run)
