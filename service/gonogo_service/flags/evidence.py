@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from sqlalchemy import ColumnElement, func, select, true
 from sqlalchemy.orm import Session
@@ -14,23 +13,20 @@ from gonogo.reports.check_line import check_line, left_out_of_line
 from gonogo.spec.diagnoses import JobDiagnosis, diagnosis_of
 from gonogo.spec.selections import KERNEL, is_selection
 from gonogo.spec.statistics import ROLLED_UP
-from gonogo.spec.verdicts import (
-    Explanation,
-    Verdict,
-    worst_first,
-)
+from gonogo.spec.verdicts import JUDGE, Explanation, Verdict
 from gonogo_service.devices import sick_devices
+from gonogo_service.flags import suspects
 from gonogo_service.flags.evidence_kinds import Evidence
 from gonogo_service.flags.evidence_kinds import stored as stored_evidence
 from gonogo_service.flags.model import FlagRow
-from gonogo_service.jobs.model import JobRow
+from gonogo_service.jobs.model import JobRow, SuspectsOfJob
+from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import JobKind
 from gonogo_service.results import seeds as stored
 from gonogo_service.results import stages, tallies
 from gonogo_service.results import worst as worst_seeds
-from gonogo_service.results.model import ResultRow, SourceRow
+from gonogo_service.results.model import WHOLE, ResultRow, SourceRow
 from gonogo_service.results.seeds import SEED, StoredSeed
-from gonogo_service.tests.model import TestSpecRow
 
 KINDS = {kind.verdict: kind for kind in FlagKind if kind.verdict and kind.verdict.judges_kernel}
 """The kinds of flags that a single seed calls for, by its verdict."""
@@ -81,38 +77,40 @@ def _of_numbers(session: Session, job_id: str) -> JobDiagnosis | None:
 
 
 def findings(session: Session, job: JobRow) -> list[FlagRow]:
-    """Return the flags that a job's seeds call for by themselves.
+    """Return the flags that a job's seeds call for, each by itself or all together.
 
     A job that compares two builds has none, because a flag compares one build with float64.
     """
     if job.reference is not None:
         return []
     sick = sick_devices.current(session)
-    counts: Mapping[str, int] = job.counts
-    if job.kernel == KERNEL:
-        counts = _iterations_with(session, job.id, list(KINDS), sick)
-    elif sick and any(map(counts.get, KINDS)):
-        counts = _seeds_with(session, job.id, list(KINDS), sick)
-    return [
-        _finding(session, job, kind, verdict, counts[verdict], sick)
+    counts = _counts(session, job, sick)
+    found = [
+        _finding(session, job, kind, counts[verdict], sick)
         for verdict, kind in KINDS.items()
         if counts.get(verdict)
     ]
+    return [*found, *_together(session, job)]
 
 
-def _seeds_with(
-    session: Session, job_id: str, verdicts: list[str], sick: frozenset[str]
-) -> dict[str, int]:
-    """Return the number of (seed, repeat) with each of these verdicts on healthy devices.
+def _counts(session: Session, job: JobRow, sick: frozenset[str]) -> Mapping[str, int]:
+    """Return the number of (seed, repeat) with each verdict on healthy devices.
 
-    Results of sick devices say nothing about a test.
+    Results of sick devices say nothing about a test. An iteration of a selection has the verdicts
+    of all its tests, where its own is that of its worst.
     """
-    verdict = ResultRow.seed_verdict
-    healthy = _on_healthy_device(job_id, sick)
-    query = select(verdict, func.count()).where(
-        ResultRow.job_id == job_id, SEED, verdict.in_(verdicts), healthy
-    )
-    return dict(session.execute(query.group_by(verdict)).all())
+    table = ResultRow
+    is_selection_job = job.kernel == KERNEL
+    if not is_selection_job and not (sick and any(map(job.counts.get, KINDS))):
+        return job.counts
+    of_job = table.job_id == job.id, _on_healthy_device(job.id, sick)
+    if is_selection_job:
+        query = select(table.verdict, func.count(table.seed.distinct()))
+        query = query.where(table.outcome.is_not(None)).group_by(table.verdict)
+    else:
+        query = select(table.seed_verdict, func.count())
+        query = query.where(SEED).group_by(table.seed_verdict)
+    return dict(session.execute(query.where(*of_job)).all())
 
 
 def _on_healthy_device(job_id: str, sick: frozenset[str]) -> ColumnElement[bool]:
@@ -123,49 +121,25 @@ def _on_healthy_device(job_id: str, sick: frozenset[str]) -> ColumnElement[bool]
     return ResultRow.source.in_(select(SourceRow.number).where(*healthy))
 
 
-def _iterations_with(
-    session: Session, job_id: str, verdicts: list[str], sick: frozenset[str]
-) -> dict[str, int]:
-    """Return the number of a selection's iterations in which a test got each of these verdicts.
-
-    The iteration's own verdict is that of its worst test.
-    """
-    table = ResultRow
-    of_tests = table.job_id == job_id, table.outcome.is_not(None), table.verdict.in_(verdicts)
-    query = select(table.verdict, func.count(table.seed.distinct()))
-    query = query.where(*of_tests, _on_healthy_device(job_id, sick)).group_by(table.verdict)
-    return dict(session.execute(query).all())
-
-
 def _finding(
-    session: Session,
-    job: JobRow,
-    kind: FlagKind,
-    verdict: Verdict,
-    seeds: int,
-    sick: frozenset[str],
+    session: Session, job: JobRow, kind: FlagKind, seeds: int, sick: frozenset[str]
 ) -> FlagRow:
-    shown = _worst_output(session, job, verdict, sick)
-    canonical = session.get_one(TestSpecRow, job.test_key).canonical
     evidence = Evidence(
         sentence=kind.sentence,
         job=job.id,
         build=job.build,
         seeds=seeds,
         of=job.done,
-        tolerance=_tolerance(canonical, None if shown is None else shown[2]),
+        tolerance=dict(job.test.get("tolerance", {})),
         diagnosis=job.diagnosis and job.diagnosis.words,
     )
+    shown = _worst_output(session, job, kind, sick)
     if shown is not None:
-        seed, output, statistics = shown
-        line = check_line(
-            canonical,
-            build=job.build,
-            executor=job.executor,
-            seed=seed.seed,
-            output=output,
-            context=job.context,
-        )
+        seed, output = shown
+        statistics = seed.outputs[output]
+        if is_selection(job.test):  # a tolerance that was sent with the arrays
+            sent = (statistics.get("test") or {}).get("tolerance", {})
+            evidence = replace(evidence, tolerance=dict(sent))
         evidence = replace(
             evidence,
             seed=seed.seed,
@@ -175,48 +149,84 @@ def _finding(
             judge=seed.judge,
             statistics={name: statistics.get(name) for name in ROLLED_UP},
             needed_atol=statistics.get("needed_atol"),
-            check=line if job.kind == JobKind.seeds else None,  # imports can't be rerun
-            check_leaves_out=left_out_of_line(canonical),
+            check=_line(job, seed.seed, output) if job.kind == JobKind.seeds else None,
+            check_leaves_out=left_out_of_line(job.test),
         )
     return FlagRow.found(kind, job, stored_evidence(evidence))
 
 
 def _worst_output(
-    session: Session, job: JobRow, verdict: Verdict, sick: frozenset[str]
-) -> tuple[StoredSeed, str, Mapping[str, Any]] | None:
-    """Return the worst output with a verdict, with its seed; None if no seed has it.
+    session: Session, job: JobRow, kind: FlagKind, sick: frozenset[str]
+) -> tuple[StoredSeed, str] | None:
+    """Return the seed with the worst output of a verdict, and that output; None for none.
 
-    The order is that of gonogo.spec.verdicts.severity, as on the job's page. Of a selection, an
-    output with arrays: the entries of its tests have no numbers.
+    Each test of a selection has its own verdict.
     """
-    healthy = _on_healthy_device(job.id, sick)
-    if job.kernel == KERNEL:
-        return _worst_entry(session, job, verdict, healthy)
-    worst = worst_seeds.read(session, job.id, 1, healthy, verdict=verdict.value)
-    if not worst or not worst[0].outputs:
-        return None
-    name = worst_first(worst[0].outputs)[0]
-    return worst[0], name, worst[0].outputs[name]
-
-
-def _worst_entry(
-    session: Session, job: JobRow, verdict: Verdict, healthy: ColumnElement[bool]
-) -> tuple[StoredSeed, str, Mapping[str, Any]] | None:
-    """Return the worst output with a verdict in a selection: each test has its own verdict."""
     table = ResultRow
+    of_job = table.job_id == job.id, _on_healthy_device(job.id, sick), table.output != WHOLE
+    query = select(table.seed, table.repeat, table.output).where(*of_job)
+    if job.kernel == KERNEL:
+        query = query.where(table.verdict == kind.verdict)
+    else:
+        query = query.where(SEED, table.seed_verdict == kind.verdict)
     order = table.size.desc(), table.seed, table.repeat, table.output
-    query = select(table.seed, table.repeat, table.output)
-    query = query.where(table.job_id == job.id, table.verdict == verdict.value, healthy)
     found = session.execute(query.order_by(*order).limit(1)).one_or_none()
     if found is None:
         return None
-    number, repeat, name = found
+    number, repeat, output = found
     of_seed = table.job_id == job.id, table.seed == number, table.repeat == repeat
     (seed,) = stored.read(session, *of_seed)
-    return seed, name, seed.outputs[name]
+    return seed, output
 
 
-def _tolerance(canonical: Mapping[str, Any], output: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the tolerance that was met or missed: the test's, or the one sent with the arrays."""
-    test = canonical if not is_selection(canonical) or output is None else output.get("test") or {}
-    return dict(test.get("tolerance", {}))
+def _together(session: Session, job: JobRow) -> list[FlagRow]:
+    """Return the flag that all seeds together call for, with their pooled numbers as evidence.
+
+    It is left out where a single seed calls for it.
+    """
+    kind, hollow = FlagKind.passes_by_tolerance, Verdict.pass_by_tolerance.value
+    status = job.suspects
+    if status is None or status.pooled is None or job.counts.get(hollow):
+        return []
+    if not suspects.settled_counts(job.counts, status).get(hollow):
+        return []
+    wrong = (
+        name
+        for name, entry in status.pooled.items()
+        if entry.explanation is Explanation.unexplained
+    )
+    output, seeds = next(wrong), 1
+    if status.seeds:
+        seed = status.seeds[0]
+    else:  # no seed shows it alone
+        first = select(func.min(ResultRow.seed)).where(ResultRow.job_id == job.id)
+        seed, seeds = session.scalars(first).one(), status.pooled[output].seeds
+    evidence = Evidence(
+        sentence=kind.sentence,
+        words=status.words,
+        job=job.id,
+        build=job.build,
+        seed=seed,
+        output=output,
+        seeds=status.count,
+        of=job.done,
+        suspects=from_object(SuspectsOfJob, status),
+        pooled=status.pooled,
+        tolerance=dict(job.test.get("tolerance", {})),
+        judge=JUDGE,
+        diagnosis=job.diagnosis and job.diagnosis.words,
+        check=_line(job, seed, output, seeds),
+    )
+    return [FlagRow.found(kind, job, stored_evidence(evidence))]
+
+
+def _line(job: JobRow, seed: int, output: str, seeds: int = 1) -> str:
+    return check_line(
+        job.test,
+        build=job.build,
+        executor=job.executor,
+        seed=seed,
+        output=output,
+        seeds=seeds,
+        context=job.context,
+    )

@@ -11,18 +11,12 @@ from dataclasses import replace
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.sequential import more_for_suspects
 from gonogo.flakiness.suspects import MAX_SEEDS, SETTLED, pooled_outputs, seeds_to_decide
-from gonogo.reports.check_line import check_line
 from gonogo.spec.selections import KERNEL
-from gonogo.spec.verdicts import JUDGE, Explanation, Verdict, worst_explanation
-from gonogo_service.flags.evidence_kinds import Evidence
-from gonogo_service.flags.evidence_kinds import stored as stored_evidence
-from gonogo_service.flags.model import FlagRow
-from gonogo_service.jobs.model import JobRow, PooledOutput, SuspectSeeds, SuspectsOfJob
-from gonogo_service.kit.database.records import from_object
+from gonogo.spec.verdicts import Explanation, Verdict, worst_explanation
+from gonogo_service.jobs.model import JobRow, PooledOutput, SuspectSeeds
 from gonogo_service.results import seeds as stored
 from gonogo_service.results.model import WHOLE, ResultRow
 from gonogo_service.results.seeds import SEED, Outputs
@@ -139,71 +133,14 @@ def settled_counts(counts: Mapping[str, int], suspects: SuspectSeeds | None) -> 
 
     counts: the seeds by their own verdicts. suspects: what was concluded (JobRow.suspects).
     """
-    if not _is_together(suspects):
+    is_together = suspects is not None and suspects.pooled
+    if not is_together or suspects.explanation is not Explanation.unexplained:
         return counts
     settled: dict[str, int] = {}
     for verdict, number in counts.items():
         final = SETTLED.get(Verdict(verdict), Verdict(verdict)).value
         settled[final] = settled.get(final, 0) + number
     return {verdict: number for verdict, number in settled.items() if number > 0}
-
-
-def findings(session: Session, job: JobRow) -> list[FlagRow]:
-    """Return the flag that all seeds together call for, with their pooled numbers as evidence.
-
-    It is left out where a single seed calls for it.
-    """
-    hollow = Verdict.pass_by_tolerance.value
-    if not settled_counts(job.counts, job.suspects).get(hollow) or job.counts.get(hollow):
-        return []
-    status = job.suspects
-    assert status is not None
-    assert status.pooled is not None
-    output = next(
-        name
-        for name, entry in status.pooled.items()
-        if entry.explanation is Explanation.unexplained
-    )
-    canonical = job.test
-    seeds = 1
-    if status.seeds:
-        seed = status.seeds[0]
-    else:  # no seed shows it alone
-        table = ResultRow
-        seed = session.scalars(select(func.min(table.seed)).where(table.job_id == job.id)).one()
-        seeds = status.pooled[output].seeds
-    shown = Evidence(
-        sentence=FlagKind.passes_by_tolerance.sentence,
-        words=status.words,
-        job=job.id,
-        build=job.build,
-        seed=seed,
-        output=output,
-        seeds=status.count,
-        of=job.done,
-        suspects=from_object(SuspectsOfJob, status),
-        pooled=status.pooled,
-        tolerance=dict(canonical.get("tolerance", {})),
-        judge=JUDGE,
-        diagnosis=job.diagnosis and job.diagnosis.words,
-        check=check_line(
-            canonical,
-            build=job.build,
-            executor=job.executor,
-            seed=seed,
-            output=output,
-            seeds=seeds,
-            context=job.context,
-        ),
-    )
-    return [FlagRow.found(FlagKind.passes_by_tolerance, job, stored_evidence(shown))]
-
-
-def _is_together(suspects: SuspectSeeds | None) -> bool:
-    """Return whether all seeds of a job together leave an output unexplained."""
-    if suspects is None or not suspects.pooled:
-        return False
-    return suspects.explanation is Explanation.unexplained
 
 
 def _pooled(session: Session, job: JobRow) -> dict[str, PooledOutput]:

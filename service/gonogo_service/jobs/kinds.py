@@ -110,7 +110,7 @@ class Kernel:
 
     def findings(self, session: Session, job: JobRow) -> Iterable[FlagRow]:
         """Return the flags that its seeds call for."""
-        return (*evidence.findings(session, job), *suspects.findings(session, job))
+        return evidence.findings(session, job)
 
     def ask_for_assessment(self, session: Session, job: JobRow, *, now: datetime) -> None:
         """Ask for a new assessment of what the job says about its test."""
