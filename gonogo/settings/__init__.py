@@ -56,7 +56,7 @@ OUTSIDE_VARIABLES = {
     ),
     "GONOGO_ITERATION": "set by a worker for the tests of a suite: the number of the iteration",
     "GONOGO_PACKAGE": (
-        "set in the pipelines of docs/ci_github.md and docs/ci_gitlab.md: what pip installs there"
+        "set in the pipelines that the manual shows (manual: ci_github): what pip installs there"
     ),
     "GONOGO_SECRETS_FD": (
         "set by a GoNoGo process for one that it starts, or for itself: the pipe with its secrets"
@@ -316,19 +316,11 @@ class Settings(BaseSettings):
     read_timeout_s: PositiveFloat = Field(
         30.0, description="a statement that reads for a page or an answer ends after this time"
     )
-    header_deadline_s: PositiveFloat = Field(
-        10.0,
-        description=(
-            "the headers of a request must arrive within this time, and a client must take 32 KiB "
-            "of a waiting answer"
-        ),
-    )
     max_connections: PositiveInt = Field(
         500,
         description=(
-            "open connections of each HTTP process; an address (of IPv6: a /64 network) has a "
-            "quarter of them, and 16 (an eighth at the most) are kept for GONOGO_PROXIES and this "
-            "machine, which have no such share"
+            "connections, and requests, of each HTTP process at once; further requests get 503. "
+            "Their shares by address are the proxy's"
         ),
     )
     max_import_bytes: PositiveInt = Field(
