@@ -3,6 +3,7 @@
 from gonogo_service.bisections import model as _bisections
 from gonogo_service.builds import model as _builds
 from gonogo_service.ci import model as _ci
+from gonogo_service.ci import rules as _rules
 from gonogo_service.devices import model as _devices
 from gonogo_service.flags import model as _flags
 from gonogo_service.gauges import model as _gauges
@@ -25,6 +26,7 @@ MODELS = (
     _bisections,
     _builds,
     _ci,
+    _rules,
     _devices,
     _flags,
     _gauges,

@@ -29,12 +29,12 @@ from gonogo.reports import ctrf, gtest, junit, lines
 from gonogo.spec import json_text
 from gonogo.spec.selections import parse_test
 from gonogo_service.background import beats, evidence
-from gonogo_service.ci.rule_schemas import RuleIn
+from gonogo_service.ci.rule_bodies import RuleIn
 from gonogo_service.jobs.bodies import GaugeIn, JobIn
 from gonogo_service.kit import json_bodies
 from gonogo_service.kit.problems import Problem
 from gonogo_service.results.batch import Batch
-from gonogo_service.suites.schemas import SuiteIn
+from gonogo_service.suites.bodies import SuiteIn
 from gonogo_workers.executors import builds_file
 from gonogo_workers.messages.rows import Place
 from gonogo_workers.queue import MessageRefused, envelope

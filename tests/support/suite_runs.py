@@ -54,7 +54,7 @@ def conclude(session: Session) -> None:
 
 def end_all(session: Session, *wrong: str) -> None:
     """Every run ends; the jobs of the builds `wrong` are hollow."""
-    for run in runs.list_(session, limit=100).items:
+    for run in runs.newest(session, 100):
         ended = runs.get(session, run.id)
         for member in ended[1] if ended is not None and not run.state.final else ():
             job = jobs.get(session, member.id)

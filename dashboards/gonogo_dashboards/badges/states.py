@@ -61,7 +61,7 @@ def of_test(session: Session, key: str, query: Mapping[str, str]) -> BadgeState 
 
 def of_suite(session: Session, name: str) -> BadgeState | None:
     """Return the state of a suite's newest finished run; None where there is no such suite."""
-    newest = runs.list_(session, name=name, limit=_MAX_RUNS).items
+    newest = runs.newest(session, _MAX_RUNS, name=name)
     if not newest:
         return None if suites.get(session, name) is None else BadgeState(name, NOT_RUN, None)
     ended = next((run for run in newest if run.finished_at is not None), None)

@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_view import ListView, list_view
-from gonogo_service.ci import rules as ci_rules
-from gonogo_service.ci.rules import CiRule
+from gonogo_service.ci.rules import CiRuleRow
+from gonogo_service.ci.rules_api import RULES
 from gonogo_service.kit.database.encoding import timestamp
 
 
@@ -44,11 +44,11 @@ def rules(
     session: Session, _: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> ListView:
     """Return a page of rules."""
-    page = ci_rules.list_(session, limit=limit, cursor=cursor or None)
+    page = RULES.page(session, limit=limit, cursor=cursor or None)
     return list_view(page, lambda rule: _rule(rule, now), urls.rules, now)
 
 
-def _rule(item: CiRule, now: datetime) -> RuleLine:
+def _rule(item: CiRuleRow, now: datetime) -> RuleLine:
     content = item.content
     suites = tuple(
         suite if isinstance(suite, str) else str(suite["name"])

@@ -11,7 +11,6 @@ from zoneinfo import ZoneInfo
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo.ci.cron import CronLine
 from gonogo.reports import red_hollow
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.hooks.incoming import OriginLine, origins
@@ -22,12 +21,16 @@ from gonogo_dashboards.kit.list_view import ListView, list_view
 from gonogo_service.jobs.model import JobCommit
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
-from gonogo_service.schedules import store as stored_schedules
+from gonogo_service.schedules import store as schedules_store
+from gonogo_service.schedules.api import SCHEDULES
+from gonogo_service.schedules.model import DueRow, ScheduleRow
 from gonogo_service.suites import runs as stored_runs
-from gonogo_service.suites.runs import Run, RunJob
+from gonogo_service.suites.model import RunRow
+from gonogo_service.suites.runs import RunJob
+from gonogo_service.suites.runs_api import RUNS
 
 FILTERS = ("suite", "state", "schedule")
-SCHEDULES = 100
+MAX_SCHEDULES = 100
 UPCOMING = 3
 LAST = 5
 
@@ -154,13 +157,12 @@ def runs(
     Raises gonogo_service.kit.database.paging.BadCursor.
     """
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
-    selected = {
-        "name": given.get("suite"),
-        "state": given.get("state"),
-        "schedule": given.get("schedule"),
-    }
-    page = stored_runs.list_(session, **selected, limit=limit, cursor=cursor or None)
-    return list_view(page, lambda run: _run(run, now), urls.runs, now, given)
+    page = RUNS.page(session, **given, limit=limit, cursor=cursor or None)
+
+    def line(run: RunRow) -> RunLine:
+        return _run(stored_runs.current(session, run), now)
+
+    return list_view(page, line, urls.runs, now, given)
 
 
 def run(session: Session, run_id: str, now: datetime) -> RunView | None:
@@ -186,11 +188,11 @@ def run(session: Session, run_id: str, now: datetime) -> RunView | None:
 
 def schedules(session: Session, cursor: str | None, now: datetime) -> ListView:
     """Return the active schedules. Raises gonogo_service.kit.database.paging.BadCursor."""
-    page = stored_schedules.list_(session, limit=SCHEDULES, cursor=cursor or None)
+    page = SCHEDULES.page(session, limit=MAX_SCHEDULES, cursor=cursor or None)
     return list_view(page, lambda schedule: _schedule(session, schedule), urls.schedules, now)
 
 
-def _run(run: Run, now: datetime) -> RunLine:
+def _run(run: RunRow, now: datetime) -> RunLine:
     return from_object(
         RunLine,
         run,
@@ -237,32 +239,21 @@ def _test(member: RunJob, label: str) -> TestLine:
     )
 
 
-def _schedule(session: Session, schedule: stored_schedules.Schedule) -> ScheduleLine:
+def _schedule(session: Session, schedule: ScheduleRow) -> ScheduleLine:
     zone = ZoneInfo(schedule.timezone)
-    next_at = schedule.next_at
-    ahead = (
-        []
-        if next_at is None
-        else [
-            next_at,
-            *CronLine(schedule.cron, schedule.timezone).next(next_at, UPCOMING - 1),
-        ]
-    )
     return from_object(
         ScheduleLine,
         schedule,
         builds=tuple(schedule.builds),
-        next_at=timestamp(next_at),
-        next=tuple(_clock(moment, zone) for moment in ahead),
-        last=tuple(
-            _due(due, zone) for due in stored_schedules.dues(session, schedule.id, limit=LAST)
-        ),
+        next_at=timestamp(schedule.next_at),
+        next=tuple(_clock(moment, zone) for moment in schedule.upcoming(UPCOMING)),
+        last=tuple(_due(due, zone) for due in schedules_store.dues(session, schedule.id, LAST)),
         runs_url=urls.runs({"schedule": schedule.id}),
         run_now=urls.run_now(schedule.id),
     )
 
 
-def _due(due: stored_schedules.Due, zone: ZoneInfo) -> DueLine:
+def _due(due: DueRow, zone: ZoneInfo) -> DueLine:
     return from_object(
         DueLine,
         due,

@@ -39,8 +39,11 @@ _HIDDEN = ("links",)
 _NEEDS = {"admin": " Needs the scope admin."}
 
 
-def app_of(noun: Noun) -> typer.Typer:
-    """Return the group of a noun's commands: those that its declaration has."""
+def app_of(noun: Noun, *, print_one: Callable[..., None] | None = None) -> typer.Typer:
+    """Return the group of a noun's commands: those that its declaration has.
+
+    print_one: shows one in its own way, `print_one(client, record, as_json=...)`.
+    """
     app = group(noun.about)
     needs = _NEEDS.get(noun.scope, "")
     if noun.key != "id":
@@ -48,7 +51,7 @@ def app_of(noun: Noun) -> typer.Typer:
     else:
         order = f"List the newest {noun.several}." if noun.is_paged else f"List all {noun.several}."
     app.command("list", help=order + needs)(_list_command(noun))
-    app.command("show", help=f"Show {noun.words}.{needs}")(_show_command(noun))
+    app.command("show", help=f"Show {noun.words}.{needs}")(_show_command(noun, print_one))
     if noun.create is not None and noun.create.command:
         app.command("create", help=_help(noun.create))(_create_command(noun, noun.create))
     if noun.change is not None and noun.change.command:
@@ -76,10 +79,13 @@ def _list_command(noun: Noun) -> Callable[..., None]:
     return _signed(list_, {**options, **paging, "as_json": (bool, JSON)})
 
 
-def _show_command(noun: Noun) -> Callable[..., None]:
+def _show_command(noun: Noun, print_own: Callable[..., None] | None) -> Callable[..., None]:
     def show_(identity: str, as_json: bool) -> None:
         with Client() as client:
             record = client.call("GET", address_of(noun, client, identity))
+            if print_own is not None:
+                print_own(client, record, as_json=as_json)
+                return
             print_one(noun, record, as_json=as_json, url=_page(client, noun, record))
 
     return _signed(show_, {"identity": _identity(noun), "as_json": (bool, JSON)})

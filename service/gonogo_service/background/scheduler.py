@@ -22,6 +22,7 @@ from gonogo_service.kit.database.states import DueOutcome
 from gonogo_service.kit.problems import Problem
 from gonogo_service.people import quotas
 from gonogo_service.schedules import store as schedules
+from gonogo_service.schedules.model import DueRow, ScheduleRow
 from gonogo_service.suites import runs
 from gonogo_service.suites import submission as suites
 
@@ -63,28 +64,24 @@ def submit_due(
     if schedule is None or schedule.next_at is None or schedule.next_at > now:
         return None
     due_at = schedule.next_at
-    outcome = None
-    if schedules.claim(session, schedule_id, due_at, now=now):
-        outcome = _submit(session, schedule, due_at, settings)
-    line = CronLine(schedule.cron, schedule.timezone)
-    schedules.move_on(session, schedule_id, line.after(now))
-    return outcome
+    row = schedules.claim(session, schedule_id, due_at, now=now)
+    if row is not None:
+        _submit(session, schedule, row, settings)
+    schedule.next_at = CronLine(schedule.cron, schedule.timezone).after(now)
+    return None if row is None else row.outcome
 
 
-def _submit(
-    session: Session, schedule: schedules.Schedule, due_at: datetime, settings: Settings
-) -> DueOutcome:
-    store_outcome = partial(schedules.record_outcome, session, schedule.id, due_at)
+def _submit(session: Session, schedule: ScheduleRow, due: DueRow, settings: Settings) -> None:
+    """Submit the suite of a schedule, and set the outcome of its due time."""
     if schedule.overlap == "skip" and (open_run := runs.open_of(session, schedule.id)) is not None:
-        store_outcome(DueOutcome.skipped, reason=f"run {open_run} was still open")
-        return DueOutcome.skipped
+        due.outcome, due.reason = DueOutcome.skipped, f"run {open_run} was still open"
+        return
     try:
-        order = suites.order_of(schedule, due_at)
+        order = suites.order_of(schedule, due.due_at)
         # a schedule must not get its owner past a quota; what is beyond it is taken back
         with session.begin_nested(), quotas.guard(session, settings, schedule.owner):
             run = suites.submit_stored(session, schedule.suite, order, settings, schedule.owner)
     except (JobError, Problem) as problem:
-        store_outcome(DueOutcome.failed, reason=str(problem))
-        return DueOutcome.failed
-    store_outcome(DueOutcome.submitted, run_id=run.id)
-    return DueOutcome.submitted
+        due.reason = str(problem)
+        return
+    due.outcome, due.run = DueOutcome.submitted, run.id

@@ -68,23 +68,6 @@ class IncomingDeliveryRow(DueColumns, Base):
     )
 
 
-class CiRuleRow(Base):
-    """The newest version of a rule: which events of which repositories start what.
-
-    A rule starts suites and gauges.
-    """
-
-    __tablename__ = "ci_rules"
-    name: Mapped[str] = mapped_column(primary_key=True)
-    version: Mapped[int]
-    key: Mapped[str]  # hash of the content; the same content makes no new version
-    content: Mapped[dict[str, Any]]
-    owner: Mapped[str]
-    created_at: Mapped[datetime]
-    updated_at: Mapped[datetime]
-    archived_at: Mapped[datetime | None]
-
-
 class CommitCheckRow(Base):
     """The work that a rule started for one delivery, and the commit that it checks.
 

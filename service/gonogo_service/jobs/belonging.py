@@ -23,17 +23,17 @@ class Belonging:
 def of_job(session: Session, job_id: str) -> Belonging | None:
     """Return what a job belongs to; None if it doesn't exist."""
     query = (
-        select(JobRow.commit, RunRow.name)
+        select(JobRow.commit["repository"].as_string(), RunRow.name)
         .outerjoin(RunJobRow, RunJobRow.job_id == JobRow.id)
         .outerjoin(RunRow, RunRow.id == RunJobRow.run_id)
         .where(JobRow.id == job_id)
     )
     row = session.execute(query).first() if is_id(job_id) else None
-    return None if row is None else Belonging(row[0] and row[0].repository, row[1])
+    return None if row is None else Belonging(*row)
 
 
 def of_run(session: Session, run_id: str) -> Belonging | None:
     """Return what a run belongs to; None if it doesn't exist."""
-    query = select(RunRow.commit, RunRow.name).where(RunRow.id == run_id)
+    query = select(RunRow.commit["repository"].as_string(), RunRow.name).where(RunRow.id == run_id)
     row = session.execute(query).first() if is_id(run_id) else None
-    return None if row is None else Belonging((row[0] or {}).get("repository"), row[1])
+    return None if row is None else Belonging(*row)

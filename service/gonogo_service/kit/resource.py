@@ -73,6 +73,10 @@ Format = Annotated[
 ]
 
 
+Show = Callable[[Any, Session, R], Any]
+"""Returns the values of an answer of the context, a session, and the row."""
+
+
 @dataclass(frozen=True)
 class Act:
     """A change that someone makes, in one transaction with its audit entry."""
@@ -136,8 +140,9 @@ class Resource(Generic[R]):
         tag: str = "",
         answer: type[BaseModel] | None = None,
         line: type[BaseModel] | None = None,
-        show: Callable[[Session, R], Any] | None = None,
-        show_line: Callable[[Session, R], Any] | None = None,
+        show: Show[R] | None = None,
+        show_line: Show[R] | None = None,
+        audited: tuple[str, ...] = (),
         where: Mapping[str, Any] | None = None,
         find: Callable[[str], R | None] = lambda key: None,
         more: Callable[[], Iterable[R]] = tuple,
@@ -146,16 +151,18 @@ class Resource(Generic[R]):
         """Make the routes of the list and of one.
 
         answer, line: the answer about one, and about one in a list; default: the row's columns.
-        show, show_line: return the values of these; default: the row. where: filter -> its column,
-        or a function from its value to a condition; default: the column of that name. find: returns
+        show, show_line: return the values of these; default: the row. audited: the attributes that
+        the entry about a new one has; default: the fields that were given. where: filter -> its
+        column, or a function from its value to a condition; default: the column of that name. find: returns
         what is not stored, such as a built-in build, by its key; more: returns all of these for
         lists. has_one: False where only the list has an address.
         """
         self.noun, self.row, self.router = noun, row, make_router(tag or noun.name)
         self.answer = answer or rows.answer_of(row)
         self.line = line or self.answer
-        self.show = show or (lambda _session, found: found)
-        self.show_line = show_line or (self.show if line is None else lambda _session, item: item)
+        self.show = show or _the_row
+        self.show_line = show_line or (self.show if line is None else _the_row)
+        self._audited = audited
         self._where = dict(where or {})
         self._find, self._more = find, more
         self.key: InstrumentedAttribute[str] = getattr(row, noun.key)
@@ -252,7 +259,7 @@ class Resource(Generic[R]):
             filters.pop("_who")
             with context.reading() as session:
                 page = self.page(session, limit=limit, cursor=cursor, **filters)
-                items = [self.show_line(session, row) for row in page.items]
+                items = [self.show_line(context, session, row) for row in page.items]
             if format == "json":
                 return {"items": items, "next": page.next}
             headers = {} if page.next is None else {NEXT: page.next}
@@ -286,7 +293,7 @@ class Resource(Generic[R]):
                 row = self._find(key)
                 if row is None:
                     row = self.require(session, _who, key)
-                return self.show(session, row)
+                return self.show(context, session, row)
 
         self._route("GET", self._one, show, self.noun.scope, f"Show {self.noun.words}", key=True)
 
@@ -308,9 +315,10 @@ class Resource(Generic[R]):
                 row = made.row if isinstance(made, Same) else made
                 session.flush()
                 if row is made:
-                    detail = body.model_dump(mode="json", exclude_unset=True, by_alias=True)
+                    given = body.model_dump(mode="json", exclude_unset=True, by_alias=True)
+                    detail = {name: getattr(row, name) for name in self._audited} or given
                     self._audit(act, verb, row, detail)
-                shown = self.show(session, row)
+                shown = self.show(context, session, row)
             if row is not made:
                 response.status_code = 200
             response.headers["Location"] = f"{API}{self.noun.address}/{self.key_of(row)}"
@@ -358,19 +366,21 @@ class Resource(Generic[R]):
             given = body.model_dump(exclude_unset=True)
             version = given.pop("version", None)
             if not given:
-                limit = "any of " + ", ".join(type(body).model_fields.keys() - {"version"})
+                names = [name for name in type(body).model_fields if name != "version"]
+                limit = "any of " + ", ".join(names)
                 raise BadField("body", {}, "nothing to change", limit=limit)
             (key,) = path.values()
             with context.session() as session:
                 act = Act(context, session, _who)
-                row = self.changeable(session, _who, key)
+                row: Any = self.changeable(session, _who, key)
                 if version is not None and version != row.version:
-                    raise _outdated(version, row)
+                    reason = "is outdated"
+                    raise BadField("version", version, reason, limit=row.version, status=409)
                 if set_values(row, function(act, row, given)):
                     detail = body.model_dump(mode="json", exclude_unset=True, by_alias=True)
                     self._audit(act, verb, row, detail)
                 session.flush()
-                return self.show(session, row)
+                return self.show(context, session, row)
 
         self._route(
             "PATCH",
@@ -400,7 +410,7 @@ class Resource(Generic[R]):
                 if not has_ended:
                     self._audit(act, verb, row, detail)
                 session.flush()
-                return self.show(session, row)
+                return self.show(context, session, row)
 
         self._route(
             "DELETE", self._one, remove, verb.scope, verb.sentence, function.__doc__, key=True
@@ -411,7 +421,8 @@ class Resource(Generic[R]):
         """Add a DELETE that archives the row."""
 
         def archive(act: Act, row: R) -> None:
-            set_values(row, {"archived_at": row.archived_at or utcnow()})
+            if row.archived_at is None:
+                row.archived_at = row.updated_at = utcnow()
 
         archive.__doc__ = sentence
         self.on_remove(archive)
@@ -474,6 +485,10 @@ class Resource(Generic[R]):
         )
 
 
+def _the_row(_context: Context, _session: Session, row: R) -> R:
+    return row
+
+
 def set_values(row: Base, given: Mapping[str, Any]) -> bool:
     """Set what differs, count the version and the time of the change; return whether any did."""
     changed = {name: value for name, value in given.items() if getattr(row, name) != value}
@@ -489,11 +504,6 @@ def set_values(row: Base, given: Mapping[str, Any]) -> bool:
 def _given(verb: Verb | None) -> Verb:
     assert verb is not None
     return verb
-
-
-def _outdated(version: int, row: Base) -> BadField:
-    newest = row.version
-    return BadField("version", version, "is outdated", limit=newest, status=409)
 
 
 def _query(kind: Any, text: str) -> Any:

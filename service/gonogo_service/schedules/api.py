@@ -2,196 +2,92 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import Annotated
+from typing import Any
 
 from fastapi import Request, Response
-from pydantic import Field
 from sqlalchemy.orm import Session
 
 from gonogo.ci.cron import CronLine
-from gonogo_service.jobs.bodies import Labels
-from gonogo_service.kit import audit
-from gonogo_service.kit.answers import (
-    Cursor,
-    Filter,
-    Limit,
-    extend_page,
-    make_router,
-    require,
-)
+from gonogo_service.kit import rows
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.kit.database.paging import Page
-from gonogo_service.kit.database.records import from_object
-from gonogo_service.kit.problems import BadField
-from gonogo_service.kit.strict import Strict
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.kit.resource import Act, Resource
 from gonogo_service.people import idempotency_keys
-from gonogo_service.people.context import Ctx, Reader, Submitter
-from gonogo_service.schedules import store as stored
-from gonogo_service.schedules.store import Due, Overlap, Schedule
-from gonogo_service.suites import runs_api as runs
-from gonogo_service.suites import submission as suites
-from gonogo_service.suites.schemas import Builds, RunAccepted, SuiteName
+from gonogo_service.people.context import Context, Ctx, Submitter
+from gonogo_service.schedules import noun, store
+from gonogo_service.schedules.model import DueRow, ScheduleRow
+from gonogo_service.schedules.noun import ScheduleIn
+from gonogo_service.suites import runs_api, submission
 
-router = make_router("schedules")
 UPCOMING = 5
+LAST = 10
 RETIMING = ("cron", "timezone", "paused")
 """The fields whose change sets the next due time."""
-
-
-Name = Annotated[str, Field(min_length=1, max_length=200)]
-Cron = Annotated[
-    str,
-    Field(
-        min_length=1, max_length=200, description="Minute, hour, day of month, month, day of week"
-    ),
-]
-
-
-class ScheduleIn(Strict):
-    """A schedule."""
-
-    name: Name
-    suite: SuiteName
-    cron: Cron
-    timezone: str = Field(
-        "UTC",
-        min_length=1,
-        max_length=100,
-        description="A name of the IANA database, such as Europe/Berlin",
-    )
-    overlap: Overlap = Field(
-        "skip", description="skip: no run while the last one is open; allow: run anyway"
-    )
-    builds: Builds = Field([], description="Empty: the suite's builds")
-    labels: Labels = Field({})
-    paused: bool = False
-
-
-class ScheduleChange(ScheduleIn):
-    """The fields to change; omitted fields stay."""
-
-    name: Name = ""
-    suite: SuiteName = ""
-    cron: Cron = ""
-
-
-@dataclass(frozen=True)
-class ScheduleOut(Schedule):
-    """A schedule with its last due times, and its next ones (none while it is paused)."""
-
-    upcoming: list[datetime]
-    last: list[Due]
-
-
-@router.post(
-    "/schedules",
-    status_code=201,
-    summary="Create a schedule",
+SCHEDULE = rows.extended_answer(
+    ScheduleRow,
+    "ScheduleOut",
+    upcoming=(list[datetime], "Its next due times; none while it is paused"),
+    last=(list[rows.answer_of(DueRow)], "Its last due times, newest first"),  # type: ignore[misc]
 )
-def create(context: Ctx, who: Submitter, body: ScheduleIn) -> ScheduleOut:
+
+
+def _show(_context: Context, session: Session, schedule: ScheduleRow) -> dict[str, Any]:
+    last = store.dues(session, schedule.id, LAST)
+    return rows.values(SCHEDULE, schedule, upcoming=schedule.upcoming(UPCOMING), last=last)
+
+
+SCHEDULES = Resource(noun.SCHEDULES, ScheduleRow, answer=SCHEDULE, show=_show)
+router = SCHEDULES.router
+
+
+@SCHEDULES.on_create
+def create(act: Act, body: ScheduleIn) -> ScheduleRow:
     """Create a schedule. Its jobs belong to the user who creates it.
 
     Its suite is checked on its builds as a run of now would be.
     """
-    now = utcnow()
-    values = body.model_dump()
-    line = CronLine.parse(body.cron, body.timezone)
-    values["next_at"] = None if body.paused else line.after(now)
-    with context.session() as session:
-        suites.check_order(session, body.suite, body.builds, context.settings, who.name)
-        schedule = stored.create(session, values, owner=who.name, now=now)
-        audit.record(
-            session,
-            actor=who.actor,
-            action="schedule.created",
-            subject=schedule.id,
-            detail=body.model_dump(),
-        )
-        return _public(session, schedule)
+    now, line = utcnow(), CronLine.parse(body.cron, body.timezone)
+    _check(act, body.suite, body.builds)
+    row = ScheduleRow(
+        id=new_id(),
+        owner=act.who.name,
+        created_at=now,
+        updated_at=now,
+        next_at=None if body.paused else line.after(now),
+        **body.model_dump(),
+    )
+    act.session.add(row)
+    return row
 
 
-@router.get(
-    "/schedules",
-    summary="List schedules, newest first",
-)
-def list_schedules(
-    context: Ctx, _who: Reader, suite: Filter = None, limit: Limit = 50, cursor: Cursor = None
-) -> Page[ScheduleOut]:
-    """List schedules in use; `suite` is a suite's name."""
-    with context.reading() as session:
-        page = stored.list_(session, suite=suite, limit=limit, cursor=cursor)
-        return extend_page(page, lambda schedule: _public(session, schedule))
-
-
-@router.get(
-    "/schedules/{schedule_id}",
-    summary="Show a schedule",
-)
-def look(context: Ctx, _who: Reader, schedule_id: str) -> ScheduleOut:
-    """Show a schedule with its next and last due times."""
-    with context.reading() as session:
-        return _public(session, require(stored.get(session, schedule_id), "schedule", schedule_id))
-
-
-@router.patch(
-    "/schedules/{schedule_id}",
-    summary="Change a schedule",
-)
-def change(context: Ctx, who: Submitter, schedule_id: str, body: ScheduleChange) -> ScheduleOut:
+@SCHEDULES.on_change
+def change(act: Act, schedule: ScheduleRow, given: dict[str, Any]) -> dict[str, Any]:
     """Change any of its fields.
 
     Due times during a pause are not made up for. A new cron line or time zone counts from now.
     """
-    values = body.model_dump(exclude_unset=True)
-    if not values:
-        raise BadField(
-            "body",
-            {},
-            "nothing to change",
-            limit="any of " + ", ".join(ScheduleChange.model_fields),
-        )
-    now = utcnow()
-    with context.session() as session:
-        before = require(stored.lock(session, schedule_id), "schedule", schedule_id)
-        after = replace(before, **values)
-        line = CronLine.parse(after.cron, after.timezone)
-        if "suite" in values or "builds" in values:
-            suites.check_order(session, after.suite, after.builds, context.settings, who.name)
-        if any(getattr(after, name) != getattr(before, name) for name in RETIMING):
-            values["next_at"] = None if after.paused else line.after(now)
-        changed = stored.change(session, schedule_id, values, now=now)
-        if changed.version != before.version:
-            detail = body.model_dump(exclude_unset=True)
-            audit.record(
-                session,
-                actor=who.actor,
-                action="schedule.changed",
-                subject=schedule_id,
-                detail=detail,
-            )
-        return _public(session, changed)
+    after = {name: getattr(schedule, name) for name in ScheduleIn.model_fields} | given
+    line = CronLine.parse(after["cron"], after["timezone"])
+    if "suite" in given or "builds" in given:
+        _check(act, after["suite"], after["builds"])
+    if any(after[name] != getattr(schedule, name) for name in RETIMING):
+        given["next_at"] = None if after["paused"] else line.after(utcnow())
+    return given
 
 
-@router.delete(
-    "/schedules/{schedule_id}",
-    summary="Archive a schedule",
-)
-def archive(context: Ctx, who: Submitter, schedule_id: str) -> ScheduleOut:
+@SCHEDULES.on_remove
+def archive(act: Act, schedule: ScheduleRow) -> None:
     """Archive a schedule. Its runs stay."""
-    with context.session() as session:
-        archived = require(
-            stored.archive(session, schedule_id, now=utcnow()), "schedule", schedule_id
-        )
-        audit.record(session, actor=who.actor, action="schedule.archived", subject=schedule_id)
-        return _public(session, archived)
+    schedule.archived_at = schedule.updated_at = utcnow()
+    schedule.next_at = None
 
 
 @router.post(
     "/schedules/{schedule_id}:run-now",
     status_code=202,
-    responses={202: {"model": RunAccepted}},
+    responses={202: {"model": runs_api.RunAccepted}},
     response_class=Response,
     summary="Submit a schedule's suite now",
 )
@@ -207,21 +103,14 @@ def run_now(
     The due times do not change.
     """
 
-    def make(session: Session) -> RunAccepted:
-        schedule = require(stored.lock(session, schedule_id), "schedule", schedule_id)
-        order = replace(suites.order_of(schedule), actor=who.actor)
-        return runs.accepted(
-            suites.submit_stored(session, schedule.suite, order, context.settings, who.name)
-        )
+    def make(session: Session) -> runs_api.RunAccepted:
+        schedule = SCHEDULES.require(session, who, schedule_id, lock=True)
+        order = replace(submission.order_of(schedule), actor=who.actor)
+        run = submission.submit_stored(session, schedule.suite, order, context.settings, who.name)
+        return runs_api.accepted(run)
 
     return idempotency_keys.created(context, request, who, key, None, make)
 
 
-def _public(session: Session, schedule: Schedule) -> ScheduleOut:
-    upcoming: list[datetime] = []
-    if schedule.next_at is not None:
-        line = CronLine(schedule.cron, schedule.timezone)
-        upcoming = [schedule.next_at, *line.next(schedule.next_at, UPCOMING - 1)]
-    return from_object(
-        ScheduleOut, schedule, upcoming=upcoming, last=stored.dues(session, schedule.id)
-    )
+def _check(act: Act, suite: str, builds: list[str]) -> None:
+    submission.check_order(act.session, suite, builds, act.context.settings, act.who.name)

@@ -1,63 +1,110 @@
-"""Suites and their runs."""
+"""Suites, and runs with their jobs."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from gonogo import urls
+from gonogo.spec.suites import count_tests
+from gonogo.spec.verdicts import Verdict
+from gonogo_service.jobs.model import JobCommit
 from gonogo_service.kit.database.base import Base
-from gonogo_service.kit.database.columns import IdType
+from gonogo_service.kit.database.columns import IdType, Stored, WordOf
+from gonogo_service.kit.database.states import RunState
+from gonogo_service.kit.versioned import Versioned
 
 _OPEN = text("state IN ('running', 'cancelling')")
 
 
-class SuiteRow(Base):
-    """The newest version of a named list of job templates.
-
-    `key` is the hash of its content; the same content makes no new version.
-    """
+class SuiteRow(Versioned):
+    """The newest version of a named list of tests."""
 
     __tablename__ = "suites"
-    name: Mapped[str] = mapped_column(primary_key=True)
-    version: Mapped[int]
-    key: Mapped[str]
-    content: Mapped[dict[str, Any]]
-    owner: Mapped[str]
-    created_at: Mapped[datetime]
-    updated_at: Mapped[datetime]
-    archived_at: Mapped[datetime | None]
+
+    @property
+    def description(self) -> str:
+        """Return what it is for."""
+        return str(self.content.get("description", ""))
+
+    @property
+    def tests(self) -> int:
+        """Return the number of tests, with expanded matrices."""
+        return count_tests(self.content)
+
+    @property
+    def builds(self) -> int:
+        """Return the number of builds that it names."""
+        return len(self.content.get("builds") or ())
+
+
+@dataclass(frozen=True)
+class SuiteOfRun:
+    """The suite; version null means that it came with the run."""
+
+    name: str
+    version: int | None
+
+
+@dataclass(frozen=True)
+class JobsOfRun:
+    """Counts of a run's jobs: all, ended, and by verdict."""
+
+    total: int
+    ended: int
+    verdicts: dict[str, int]
+
+
+@dataclass(frozen=True)
+class SeedsOfRun:
+    """Counts of a run's (seed, repeat) pairs: all, with a result, and by verdict."""
+
+    total: int
+    done: int
+    verdicts: dict[str, int]
+
+
+@dataclass(frozen=True)
+class RunLinks:
+    """Addresses of a run."""
+
+    self: str
+    page: str
 
 
 class RunRow(Base):
-    """One submission of a suite.
+    """A run: one submission of a suite. `verdict` is the worst verdict of its jobs.
 
-    While it is open, its counters are computed from its jobs; they are stored here at its end. A
-    transaction locks all jobs that it needs first: the run's lock is always the last one.
+    It is null until the run ends, and when a job was canceled and all others passed. While it is
+    open, its counts are those of its jobs, which `runs.current` reads; they are stored at its end.
     """
 
+    # A transaction locks all jobs that it needs first: the run's lock is always the last one.
     __tablename__ = "runs"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
     name: Mapped[str]  # of its suite, stored or inline
     suite_version: Mapped[int | None]  # null: the run brought its own suite
-    schedule_id: Mapped[str | None] = mapped_column(IdType)
+    schedule: Mapped[str | None] = mapped_column("schedule_id", IdType)
     due_at: Mapped[datetime | None]  # of its schedule; null: a person started it
-    state: Mapped[str]
-    verdict: Mapped[str | None]
+    state: Mapped[RunState] = mapped_column(WordOf(RunState), default=RunState.running)
+    verdict: Mapped[Verdict | None] = mapped_column(WordOf(Verdict))
     version: Mapped[int] = mapped_column(default=1)
     owner: Mapped[str]
-    builds: Mapped[list[Any]]
-    labels: Mapped[dict[str, Any]]
-    commit: Mapped[dict[str, Any] | None]
+    builds: Mapped[list[str]] = mapped_column(default=list)
+    labels: Mapped[dict[str, str]] = mapped_column(default=dict)
+    commit: Mapped[JobCommit | None] = mapped_column(Stored(JobCommit))
     job_count: Mapped[int]
     total: Mapped[int]
     done: Mapped[int] = mapped_column(default=0)
-    counts: Mapped[dict[str, Any]]  # seeds by verdict
-    job_counts: Mapped[dict[str, Any]]  # jobs by verdict
-    red: Mapped[int] = mapped_column(default=0)  # jobs with anything red
-    hollow: Mapped[int] = mapped_column(default=0)  # jobs with a hollow pass
+    counts: Mapped[dict[str, int]] = mapped_column(default=dict)  # seeds by verdict
+    job_counts: Mapped[dict[str, int]] = mapped_column(default=dict)  # jobs by verdict
+    red: Mapped[int] = mapped_column(default=0, doc="The jobs with a red seed or test")
+    hollow: Mapped[int] = mapped_column(
+        default=0, doc="The jobs with a hollow pass; the verdict shows only the worse of the two"
+    )
     created_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
     __table_args__ = (
@@ -65,6 +112,29 @@ class RunRow(Base):
         Index("ix_runs_name", "name", "id"),
         Index("ix_runs_schedule", "schedule_id", "id"),
     )
+    ended = 0
+    """The jobs that have ended, while it is open."""
+
+    @property
+    def suite(self) -> SuiteOfRun:
+        """Return its suite."""
+        return SuiteOfRun(self.name, self.suite_version)
+
+    @property
+    def jobs(self) -> JobsOfRun:
+        """Return the counts of its jobs."""
+        ended = self.job_count if self.state.final else self.ended
+        return JobsOfRun(self.job_count, ended, self.job_counts)
+
+    @property
+    def seeds(self) -> SeedsOfRun:
+        """Return the counts of its seeds."""
+        return SeedsOfRun(self.total, self.done, self.counts)
+
+    @property
+    def links(self) -> RunLinks:
+        """Return its addresses."""
+        return RunLinks(self=f"{urls.API}/runs/{self.id}", page=urls.run(self.id))
 
 
 class RunJobRow(Base):

@@ -2,35 +2,84 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 from fastapi import Request, Response
 from sqlalchemy.orm import Session
 
+from gonogo_service.jobs.api.schemas import JobLinks
 from gonogo_service.jobs.api.schemas import links as job_links
-from gonogo_service.kit import audit
-from gonogo_service.kit.answers import (
-    Cursor,
-    Filter,
-    Limit,
-    extend_page,
-    make_router,
-    missing,
-    require,
-)
-from gonogo_service.kit.database.paging import Page
-from gonogo_service.kit.database.records import from_object
+from gonogo_service.kit import rows
 from gonogo_service.kit.database.states import RunState
+from gonogo_service.kit.resource import Act, Resource
 from gonogo_service.people import bounds, idempotency_keys
-from gonogo_service.people.context import Ctx, Reader, Submitter
-from gonogo_service.suites import runs as stored
-from gonogo_service.suites import submission as suites
-from gonogo_service.suites.schemas import JobOfRun, RunAccepted, RunDetails, RunIn, RunOut, links
+from gonogo_service.people.context import Context, Ctx, Submitter
+from gonogo_service.suites import noun, runs, submission
+from gonogo_service.suites.bodies import RunIn
+from gonogo_service.suites.model import JobsOfRun, RunLinks, RunRow, SeedsOfRun, SuiteOfRun
+from gonogo_service.suites.runs import RunJob
 
-router = make_router("runs")
+
+@dataclass(frozen=True)
+class RunAccepted:
+    """The answer to a submission."""
+
+    id: str
+    state: RunState
+    jobs: int
+    links: RunLinks
 
 
-def accepted(run: stored.Run) -> RunAccepted:
+@dataclass(frozen=True)
+class JobOfRun(RunJob):
+    """The summary of a run's job."""
+
+    links: JobLinks
+
+
+COUNTS = ("name", "suite_version", "job_count", "total", "done", "counts", "job_counts")
+PARTS: dict[str, Any] = {
+    "suite": SuiteOfRun,
+    "jobs": JobsOfRun,
+    "seeds": SeedsOfRun,
+    "links": RunLinks,
+}
+RUN = rows.extended_answer(RunRow, "RunOut", without=COUNTS, **PARTS)
+DETAILS = rows.extended_answer(
+    RunRow,
+    "RunDetails",
+    without=COUNTS,
+    **PARTS,
+    tests=(list[JobOfRun], "Its jobs, in the order of the suite"),
+)
+
+
+def _current(_context: Context, session: Session, run: RunRow) -> RunRow:
+    return runs.current(session, run)
+
+
+def _details(_context: Context, session: Session, run: RunRow) -> dict[str, Any]:
+    members = runs.members(session, run.id)
+    tests = [JobOfRun(**vars(member), links=job_links(member.id)) for member in members]
+    return rows.values(DETAILS, runs.current(session, run, members), tests=tests)
+
+
+RUNS = Resource(
+    noun.RUNS,
+    RunRow,
+    answer=DETAILS,
+    line=RUN,
+    show=_details,
+    show_line=_current,
+    where={"suite": RunRow.name},
+)
+router = RUNS.router
+
+
+def accepted(run: RunRow) -> RunAccepted:
     """Return the answer to the submission of a run."""
-    return RunAccepted(run.id, run.state, run.jobs.total, links(run.id))
+    return RunAccepted(run.id, run.state, run.jobs.total, run.links)
 
 
 @router.post(
@@ -47,69 +96,32 @@ def submit(
 
     All jobs and the run are stored in one transaction.
     """
-    bounds.demand_within(
-        who,
-        repository=None if body.commit is None else body.commit.repository,
-        suite=body.suite if isinstance(body.suite, str) else body.suite.name,
-    )
+    stored = body.suite if isinstance(body.suite, str) else None
+    name = body.suite if isinstance(body.suite, str) else body.suite.name
+    repository = None if body.commit is None else body.commit.repository
+    bounds.demand_within(who, repository=repository, suite=name)
     commit = None if body.commit is None else body.commit.model_dump()
+    order = submission.Order(body.builds, body.labels, commit, actor=who.actor)
 
     def make(session: Session) -> RunAccepted:
-        order = suites.Order(body.builds, body.labels, commit, actor=who.actor)
-        if not isinstance(body.suite, str):
-            return accepted(
-                suites.submit(
-                    session, body.suite.content(), order, context.settings, who.name, "suite"
-                )
-            )
-        return accepted(
-            suites.submit_stored(session, body.suite, order, context.settings, who.name)
-        )
+        settings, owner = context.settings, who.name
+        if stored is not None:
+            return accepted(submission.submit_stored(session, stored, order, settings, owner))
+        assert not isinstance(body.suite, str)
+        content = body.suite.content()
+        return accepted(submission.submit(session, content, order, settings, owner, "suite"))
 
     return idempotency_keys.created(context, request, who, key, body, make)
 
 
-@router.get("/runs", summary="List runs, newest first")
-def list_runs(
-    context: Ctx,
-    _who: Reader,
-    suite: Filter = None,
-    state: RunState | None = None,
-    schedule: Filter = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> Page[RunOut]:
-    """List runs that match all filters; `suite` is a suite's name."""
-    with context.reading() as session:
-        page = stored.list_(
-            session, name=suite, state=state, schedule=schedule, limit=limit, cursor=cursor
-        )
-    return extend_page(page, _with_links)
-
-
-@router.get("/runs/{run_id}", summary="Show a run")
-def look(context: Ctx, _who: Reader, run_id: str) -> RunDetails:
-    """Show its progress, its verdict when all jobs have ended, and every job."""
-    with context.reading() as session:
-        result = require(stored.get(session, run_id), "run", run_id)
-    run, members = result
-    tests = [from_object(JobOfRun, member, links=job_links(member.id)) for member in members]
-    return from_object(RunDetails, _with_links(run), tests=tests)
-
-
-@router.post("/runs/{run_id}:cancel", status_code=202, summary="Cancel a run")
-def cancel(context: Ctx, who: Submitter, run_id: str) -> RunOut:
+@router.post("/runs/{run_id}:cancel", status_code=202, response_model=RUN, summary="Cancel a run")
+def cancel(context: Ctx, who: Submitter, run_id: str) -> RunRow:
     """Cancel a run and its jobs. Finished jobs and runs do not change."""
     with context.session() as session:
-        before = stored.get(session, run_id)
-        run = stored.cancel(session, run_id)
-        if run is None or before is None:
-            raise missing("run", run_id)
-        if run.version != before[0].version:
-            audit.record(session, actor=who.actor, action="run.cancelled", subject=run_id)
+        version = RUNS.require(session, who, run_id).version
+        run = runs.cancel(session, run_id)
+        assert run is not None
+        if run.version != version:
+            Act(context, session, who).audit(action="run.cancelled", subject=run_id)
     context.notifier.notify()
-    return _with_links(run)
-
-
-def _with_links(run: stored.Run) -> RunOut:
-    return from_object(RunOut, run, links=links(run.id))
+    return run

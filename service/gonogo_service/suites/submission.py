@@ -20,11 +20,13 @@ from gonogo.spec.suites import Template, attempt, expand
 from gonogo.spec.validation import MAX_ERRORS
 from gonogo_service.jobs import submission
 from gonogo_service.jobs.bodies import JobIn
+from gonogo_service.jobs.model import JobCommit
 from gonogo_service.jobs.new_job import NewJob
 from gonogo_service.kit import audit
-from gonogo_service.schedules.store import Schedule
+from gonogo_service.schedules.model import ScheduleRow
 from gonogo_service.suites import runs
 from gonogo_service.suites import store as stored
+from gonogo_service.suites.model import RunRow, SuiteRow
 
 MAX_JOBS = 1000
 """Maximum number of jobs of a run: its tests times its builds."""
@@ -40,7 +42,7 @@ class Order:
     labels: Mapping[str, str]
     commit: Mapping[str, Any] | None = None
     suite_version: int | None = None
-    schedule_id: str | None = None
+    schedule: str | None = None
     due_at: datetime | None = None
     actor: str | None = None
     """Who it is in the audit; default: the owner."""
@@ -104,7 +106,7 @@ def submit(
     settings: Settings,
     owner: str,
     path: str = "",
-) -> runs.Run:
+) -> RunRow:
     """Create a run in the caller's transaction, with one job per test and build.
 
     The builds are the order's, else the suite's. Raises FieldError before anything is written.
@@ -112,17 +114,15 @@ def submit(
     builds, new_jobs = _resolve(session, content, order, settings, owner, path)
     run = runs.create(
         session,
-        runs.NewRun(
-            name=str(content["name"]),
-            jobs=new_jobs,
-            owner=owner,
-            suite_version=order.suite_version,
-            builds=builds,
-            labels=order.labels,
-            commit=order.commit,
-            schedule_id=order.schedule_id,
-            due_at=order.due_at,
-        ),
+        new_jobs,
+        name=str(content["name"]),
+        owner=owner,
+        suite_version=order.suite_version,
+        builds=builds,
+        labels=dict(order.labels),
+        commit=order.commit and JobCommit(**order.commit),
+        schedule=order.schedule,
+        due_at=order.due_at,
     )
     audit.record(
         session,
@@ -187,14 +187,14 @@ def _resolve(
 
 def submit_stored(
     session: Session, name: str, order: Order, settings: Settings, owner: str
-) -> runs.Run:
+) -> RunRow:
     """Create a run of the stored suite with this name, as `submit` does. Raises FieldError."""
     suite = usable(session, name)
     order = replace(order, suite_version=suite.version)
     return submit(session, suite.content, order, settings, owner)
 
 
-def usable(session: Session, name: str) -> stored.Suite:
+def usable(session: Session, name: str) -> SuiteRow:
     """Return the stored suite with this name. Raises FieldError if it is missing or archived."""
     suite = stored.get(session, name)
     if suite is None or suite.archived_at is not None:
@@ -206,12 +206,10 @@ def usable(session: Session, name: str) -> stored.Suite:
     return suite
 
 
-def order_of(schedule: Schedule, due_at: datetime | None = None) -> Order:
+def order_of(schedule: ScheduleRow, due_at: datetime | None = None) -> Order:
     """Return the values that a schedule's run adds to its suite."""
     actor = f"schedule:{schedule.id}"
-    return Order(
-        schedule.builds, schedule.labels, schedule_id=schedule.id, due_at=due_at, actor=actor
-    )
+    return Order(schedule.builds, schedule.labels, schedule=schedule.id, due_at=due_at, actor=actor)
 
 
 def described(content: Mapping[str, Any], settings: Settings) -> list[TestOfSuite]:

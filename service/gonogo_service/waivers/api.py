@@ -45,7 +45,7 @@ WAIVER = rows.extended_answer(
 )
 
 
-def _shown(_session: Session, waiver: WaiverRow) -> dict[str, Any]:
+def _shown(_context: Any, _session: Session, waiver: WaiverRow) -> dict[str, Any]:
     page = None if waiver.test is None else urls.history(waiver.test)
     links = WaiverLinks(f"{API}/waivers/{waiver.id}", page)
     return rows.values(WAIVER, waiver, state=waiver.state_at(utcnow()), links=links)

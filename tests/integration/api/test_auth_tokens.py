@@ -168,7 +168,7 @@ def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
         "/hooks/deliveries/{incoming_id}:replay": {"POST"},
         "/rules": {"POST", "PUT"},
         "/rules:validate": {"POST"},
-        "/rules/{name}": {"DELETE"},
+        "/rules/{rule}": {"DELETE"},
         "/webhooks": {"GET", "POST"},
         "/webhooks:validate": {"POST"},
         "/webhooks/{webhook_id}": {"GET", "PATCH", "DELETE"},
@@ -200,7 +200,14 @@ def test_a_scope_contains_those_before_it_and_no_others(api: Api) -> None:
         "commit_check",
     )
     names |= dict.fromkeys((*ids, "view_id", "waiver_id"), UNKNOWN)
-    names |= {"device_id": "h.ttnn:0", "host": "h", "name": "h:1", "build": "b"}
+    names |= {
+        "device_id": "h.ttnn:0",
+        "host": "h",
+        "name": "h:1",
+        "build": "b",
+        "suite": "s",
+        "rule": "r",
+    }
     names["invitation"] = UNKNOWN
     seen = 0
     table = {(row.path, row.method): row.scope for row in routes.rows(api.app)}

@@ -17,7 +17,7 @@ from gonogo.spec.validation import MAX_ERRORS
 from gonogo_service.ci.rules_api import RulesFile
 from gonogo_service.jobs.bodies import JobIn
 from gonogo_service.routers import routers
-from gonogo_service.suites.schemas import SuiteIn
+from gonogo_service.suites.bodies import SuiteIn
 from patience import scaled
 
 SECRET = "a secret of at least some length"

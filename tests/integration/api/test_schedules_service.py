@@ -18,7 +18,7 @@ from emulator_worker import core_of
 from gonogo_service.background import scheduler
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.states import DueOutcome
-from gonogo_service.schedules import store as schedules
+from gonogo_service.schedules.model import ScheduleRow
 from gonogo_service.suites import runs
 from running_service import until as eventually
 from suite_runs import SUITE, finish
@@ -84,7 +84,7 @@ def outcomes(api: Api, schedule: str) -> list[tuple[str, str]]:
 def end(api: Api) -> None:
     """End every job of the open runs."""
     with api.context.session() as session:
-        for run in runs.list_(session, state="running").items:
+        for run in runs.newest(session, 100, state="running"):
             for member in runs.members(session, run.id):
                 if not member.state.final:
                     finish(session, member.id)
@@ -156,7 +156,7 @@ def test_several_schedulers_at_once_make_one_run(api: Api, clock: Clock) -> None
     assert sorted(due_outcomes, key=str) == [None, None, DueOutcome.submitted]
     assert (api.rows()["runs"], api.rows()["jobs"], api.rows()["schedule_dues"]) == (1, 3, 1)
     with api.context.session() as session:  # a clock that was set back submits nothing again
-        schedules.move_on(session, schedule, datetime(2026, 3, 29, 1, tzinfo=UTC))
+        session.get_one(ScheduleRow, schedule).next_at = datetime(2026, 3, 29, 1, tzinfo=UTC)
         assert scheduler.submit_due(session, schedule, api.settings, clock.now) is None
     assert api.rows()["runs"] == 1
 
@@ -230,7 +230,7 @@ def test_the_background_submits_what_is_due_and_concludes_runs(
         api.client.post("/api/v1/suites", json=SUITE)
         schedule = make(api, cron="0 0 1 1 *")
         with api.context.session() as session:
-            schedules.move_on(session, schedule, utcnow() - timedelta(days=1))
+            session.get_one(ScheduleRow, schedule).next_at = utcnow() - timedelta(days=1)
         with running(short(sqlite_url, redis_url)):
             eventually(lambda: api.get("/runs")["items"])
             end(api)

@@ -4,13 +4,15 @@ nothing does."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from html import escape
+from functools import partial
 from typing import Any
 
 import pytest
 import time_machine
-from gonogo_service.results.rollups import day_totals
+from gonogo_service.results import tallies
 from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
 
@@ -32,7 +34,6 @@ from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import DeliveryState, JobState
 from gonogo_service.results.batch import Batch
 from gonogo_service.suites import runs
-from gonogo_service.suites.runs import NewRun
 from gonogo_service.webhooks import deliveries
 from gonogo_service.webhooks import store as webhooks
 from gonogo_service.webhooks.deliveries import Try
@@ -130,7 +131,7 @@ def night(current: Session, **rights: bool | None) -> None:
     entries = [
         (name, stored_jobs.new(test=test, build="correct", seeds=1)) for name, test in tests.items()
     ]
-    run = runs.create(current, NewRun(name="nightly", jobs=entries, owner="me"))
+    run = runs.create(current, entries, name="nightly", owner="me")
     for member in runs.members(current, run.id):
         right = rights[member.name]
         if right is not None:
@@ -193,7 +194,7 @@ def test_a_bad_device_needs_someone_and_a_busy_one_leads_to_its_job(engine: Engi
 
 @BOTH
 def test_days_that_are_over_are_counted_once_and_today_each_time(engine: Engine) -> None:
-    now, memory = utcnow().replace(hour=9), day_totals.Memory()
+    now, memory = utcnow().replace(hour=9), recent_days.Memory[Counter[str]]()
 
     def store(at: datetime, seeds: range) -> None:
         with session(engine) as current:
@@ -212,7 +213,9 @@ def test_days_that_are_over_are_counted_once_and_today_each_time(engine: Engine)
         with reading(engine) as current:
             return [
                 sum(counts.values())
-                for _, counts in day_totals.read(current, memory, days=4, now=at)
+                for _, counts in recent_days.read(
+                    memory, partial(tallies.verdicts_by_day, current), Counter, days=4, now=at
+                )
             ]
 
     with session(engine) as current:

@@ -19,7 +19,6 @@ from gonogo_dashboards.search.search_page import LIMIT
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.suites import runs
-from gonogo_service.suites.runs import NewRun
 from gonogo_service.waivers.model import WaiverRow
 
 SHA = "c0ffee1234567890c0ffee1234567890c0ffee12"
@@ -62,8 +61,8 @@ def test_a_line_leads_to_the_tests_that_the_search_leaves_out(api: Api) -> None:
 def test_a_test_is_found_by_the_name_that_a_suite_gives_it(api: Api) -> None:
     with api.context.session() as session:
         entry = stored_jobs.new(build="correct", seeds=1)
-        runs.create(session, NewRun(name="nightly", jobs=[("Wide rows", entry)], owner="me"))
-        runs.create(session, NewRun(name="nightly", jobs=[("Wide rows", entry)], owner="me"))
+        runs.create(session, [("Wide rows", entry)], name="nightly", owner="me")
+        runs.create(session, [("Wide rows", entry)], name="nightly", owner="me")
     (hit,) = api.client.get("/search.json?q=wide").json()["items"]
     assert (hit["kind"], hit["label"], hit["details"]) == ("test", "Wide rows", "nightly")
     assert hit["url"] == f"/tests/{entry.test_key}"

@@ -31,7 +31,9 @@ def current(migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 
 def stored(current: Session, digest: str = "d", expires_at: datetime | None = None) -> TokenRow:
-    patterns = dict.fromkeys(("builds", "branches", "repositories", "suites"), [])
+    patterns: dict[str, list[str]] = {
+        name: [] for name in ("builds", "branches", "repositories", "suites")
+    }
     row = TokenRow(
         id=new_id(),
         name="ci",

@@ -3,68 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from gonogo.cli.kit import nouns, show
 from gonogo.cli.kit.client import Client
 from gonogo.cli.kit.fail_on import FailOn, fail_on_option
-from gonogo.cli.kit.groups import group
-from gonogo.cli.kit.nouns import CURSOR, JSON, LIMIT, Noun
+from gonogo.cli.kit.nouns import JSON
 from gonogo_service.cli import suites as files
-
-SUITES = Noun(
-    "suites",
-    {
-        "name": "name",
-        "version": "version",
-        "tests": "tests",
-        "builds": "builds",
-        "owner": "owner",
-        "updated": "updated_at",
-        "archived": "archived_at",
-    },
-    "a suite",
-    key="name",
-    parts={
-        "tests": {
-            "test": "name",
-            "kernel": "kernel",
-            "seeds": "seeds",
-            "key": "test_key",
-        }
-    },
-)
+from gonogo_service.suites.noun import SUITES
 
 FAIL_ON = fail_on_option("Only with --watch.")
 OF_A_RUN = ("labels", "commit")
 """Fields of a suite file that only a run has."""
 
-app = group("Store suites of tests on the server, look at them, and run them.")
 
-
-@app.command("list")
-def list_(
-    archived: bool = typer.Option(False, "--archived", help="List archived suites as well."),
-    limit: int = LIMIT,
-    cursor: str | None = CURSOR,
-    as_json: bool = JSON,
-) -> None:
-    """List the stored suites by name."""
-    nouns.print_list(SUITES, limit=limit, cursor=cursor, as_json=as_json, archived=archived or None)
-
-
-@app.command("show")
-def show_one(name: str = typer.Argument(help="Its name."), as_json: bool = JSON) -> None:
-    """Show a suite with its tests."""
-    with Client() as client:
-        suite = client.call("GET", SUITES.of(name))
+def _show(client: Client, suite: dict[str, Any], *, as_json: bool) -> None:
+    """Print a suite with its tests; its content is what it was made of."""
     if as_json:
         show.print_json(suite)
-    else:
-        content = suite.pop("content")
-        about = {"description": content.get("description"), "builds": content.get("builds")}
-        nouns.print_one(SUITES, {**suite, **about}, as_json=False)
+        return
+    content = suite.pop("content")
+    about = {"description": content.get("description"), "builds": content.get("builds")}
+    nouns.print_one(SUITES, {**suite, **about}, as_json=False)
+
+
+app = nouns.app_of(SUITES, print_one=_show)
 
 
 @app.command()
@@ -85,7 +50,7 @@ def push(
             files.require_suite(content, file)
             suite = {name: value for name, value in content.items() if name not in OF_A_RUN}
             with files.problems_in(file):
-                stored.append(client.call("POST", "/suites", body=suite))
+                stored.append(client.call("POST", SUITES.address, body=suite))
     if as_json:
         show.print_json({"items": stored})
     else:
@@ -114,11 +79,3 @@ def run(
     """Submit a stored suite as one run; with --watch, wait for its verdict."""
     body = {"suite": name, "builds": build, "labels": nouns.pairs(label, "--label")}
     files.submit(body, wait=wait, fail_on=fail_on, as_json=as_json, base=base)
-
-
-nouns.add_remove(
-    app,
-    SUITES,
-    "Archive a suite: it starts no more runs. Push it again to restore it.",
-    "archived",
-)

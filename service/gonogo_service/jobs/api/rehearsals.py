@@ -10,18 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
-from fastapi import Request, Response
+from fastapi import Request
 from sqlalchemy.orm import Session
 
 from gonogo_service.bisections import api as bisections
-from gonogo_service.ci import rule_schemas
-from gonogo_service.ci import rules_api as rules
 from gonogo_service.gauges import api as gauges
 from gonogo_service.jobs.bodies import GaugeIn
 from gonogo_service.kit.answers import make_router
 from gonogo_service.kit.notifier import DispatchNotifier
 from gonogo_service.people.context import Admin, Context, Ctx, Submitter
-from gonogo_service.schedules import api as schedules
 from gonogo_service.webhooks import api as webhooks
 
 router = make_router("rehearsals")
@@ -81,19 +78,7 @@ def bisection(
     return rehearse(context, lambda dry: bisections.submit(dry, who, request, body, None))
 
 
-@router.post("/schedules:validate", summary="Check a schedule")
-def schedule(context: Ctx, who: Submitter, body: schedules.ScheduleIn) -> Checked:
-    """Make all checks of `POST /schedules` without creating a schedule."""
-    return rehearse(context, lambda dry: schedules.create(dry, who, body))
-
-
 @router.post("/webhooks:validate", summary="Check a subscription")
 def webhook(context: Ctx, who: Admin, body: webhooks.WebhookIn) -> Checked:
     """Make all checks of `POST /webhooks` without creating a subscription."""
     return rehearse(context, lambda dry: webhooks.subscribe(dry, who, body))
-
-
-@router.post("/rules:validate", summary="Check a rule")
-def rule(context: Ctx, who: Admin, body: rule_schemas.RuleIn) -> Checked:
-    """Make all checks of `POST /rules` without storing a rule."""
-    return rehearse(context, lambda dry: rules.put(dry, who, body, Response()))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
@@ -15,13 +13,12 @@ from gonogo.errors import FieldError
 from gonogo.settings import Settings
 from gonogo.spec.builds import EMULATOR, DeclaredBuild
 from gonogo.spec.validation import Refused, distinct
-from gonogo_service.ci.rules import CiRule
 from gonogo_service.gauges import submission as gauges
-from gonogo_service.jobs.bodies import NAME, GaugeIn, Labels, Word
-from gonogo_service.kit.database.records import Documented, from_object
-from gonogo_service.kit.strict import Strict
+from gonogo_service.jobs.bodies import GaugeIn
+from gonogo_service.kit.strict import NAME, Labels, Strict, Word
 from gonogo_service.suites import submission as suites
-from gonogo_service.suites.schemas import SuiteIn, SuiteName
+from gonogo_service.suites.bodies import SuiteIn
+from gonogo_service.suites.noun import SuiteName
 
 MAX_PATTERNS = 100
 MAX_SUITES = 20
@@ -147,48 +144,6 @@ class RuleIn(Strict):
     def content(self) -> dict[str, Any]:
         """Return the stored content: the given fields, without defaults."""
         return self.model_dump(mode="json", exclude_unset=True, by_alias=True)
-
-
-@dataclass(frozen=True)
-class RuleSummary:
-    """A rule in a list. `GET /rules/{name}` has its content."""
-
-    name: str
-    version: int
-    key: str
-    description: str
-    enabled: bool
-    events: list[Event]
-    repositories: list[str]
-    suites: int
-    """The number of suites that it starts"""
-    gauges: int
-    """The number of gauges that it starts"""
-    owner: str
-    created_at: datetime
-    updated_at: datetime
-
-
-def summary(rule: CiRule) -> RuleSummary:
-    """Return what a list shows of a rule."""
-    content = rule.content
-    return from_object(
-        RuleSummary,
-        rule,
-        description=content.get("description", ""),
-        enabled=content.get("enabled", True),
-        events=content["events"],
-        repositories=content["repositories"],
-        suites=len(content.get("suites") or ()),
-        gauges=len(content.get("gauges") or ()),
-    )
-
-
-@dataclass(frozen=True)
-class RuleOut(CiRule):
-    """A rule in its newest version."""
-
-    content: Annotated[dict[str, Any], Documented(RuleIn)]
 
 
 def check(session: Session, rule: RuleIn, settings: Settings, path: str = "") -> None:

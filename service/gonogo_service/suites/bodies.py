@@ -1,9 +1,7 @@
-"""The schemas of suites and runs."""
+"""The bodies of suites and runs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -15,26 +13,13 @@ from pydantic import (
     model_validator,
 )
 
-from gonogo import urls
 from gonogo.spec.partial import PartialNumerics, PartialTestBody, no_fields
-from gonogo.spec.suites import MAX_NAME, MAX_TESTS, count_tests
+from gonogo.spec.suites import MAX_NAME, MAX_TESTS
 from gonogo.spec.validation import MAX_ERRORS, Refused, line_error
-from gonogo.urls import API
-from gonogo_service.jobs.api.schemas import JobLinks
-from gonogo_service.jobs.bodies import NAME, Commit, Labels, SeedOptions, Seeds
-from gonogo_service.kit.database.records import Documented, from_object
-from gonogo_service.kit.database.states import RunState
-from gonogo_service.kit.strict import Strict
+from gonogo_service.jobs.bodies import Commit, SeedOptions, Seeds
+from gonogo_service.kit.strict import Builds, Labels, Strict
 from gonogo_service.suites.all_problems import beside
-from gonogo_service.suites.runs import Run, RunJob
-from gonogo_service.suites.store import Suite
-from gonogo_service.suites.submission import TestOfSuite
-
-MAX_BUILDS = 100
-SuiteName = Annotated[str, Field(pattern=NAME, max_length=MAX_NAME)]
-Builds = Annotated[
-    list[Annotated[str, Field(pattern=NAME, max_length=200)]], Field(max_length=MAX_BUILDS)
-]
+from gonogo_service.suites.noun import SuiteName
 
 
 class Defaults(SeedOptions):
@@ -107,50 +92,6 @@ class SuiteIn(Strict):
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-@dataclass(frozen=True)
-class SuiteSummary:
-    """A suite in a list. `GET /suites/{name}` has its content and its tests."""
-
-    name: str
-    version: int
-    key: str
-    description: str
-    tests: int
-    """The number of tests, with expanded matrices"""
-    builds: int
-    """The number of builds that it names"""
-    owner: str
-    created_at: datetime
-    updated_at: datetime
-    archived_at: datetime | None
-
-
-def summary(suite: Suite) -> SuiteSummary:
-    """Return what a list shows of a suite."""
-    content = suite.content
-    return from_object(
-        SuiteSummary,
-        suite,
-        description=content.get("description", ""),
-        tests=count_tests(content),
-        builds=len(content.get("builds") or ()),
-    )
-
-
-@dataclass(frozen=True)
-class SuiteOut(Suite):
-    """A suite in its newest version."""
-
-    content: Annotated[dict[str, Any], Documented(SuiteIn)]
-
-
-@dataclass(frozen=True)
-class SuiteDetails(SuiteOut):
-    """A suite with its tests."""
-
-    tests: list[TestOfSuite]
-
-
 def _kind_of_suite(value: object) -> str:
     return "<stored>" if isinstance(value, str) else "<SuiteIn>"
 
@@ -167,50 +108,3 @@ class RunIn(Strict):
     )
     labels: Labels = Field({})
     commit: Commit | None = None
-
-
-@dataclass(frozen=True)
-class RunLinks:
-    """Addresses of a run."""
-
-    self: str
-    page: str
-
-
-def links(run_id: str) -> RunLinks:
-    """Return the addresses of a run."""
-    return RunLinks(self=f"{API}/runs/{run_id}", page=urls.run(run_id))
-
-
-@dataclass(frozen=True)
-class RunAccepted:
-    """The answer to a submission."""
-
-    id: str
-    state: RunState
-    jobs: int
-    links: RunLinks
-
-
-@dataclass(frozen=True)
-class RunOut(Run):
-    """A run; `verdict` is the worst verdict of its jobs.
-
-    It is null until the run ends, and when a job was canceled and all others passed.
-    """
-
-    links: RunLinks
-
-
-@dataclass(frozen=True)
-class JobOfRun(RunJob):
-    """The summary of a run's job."""
-
-    links: JobLinks
-
-
-@dataclass(frozen=True)
-class RunDetails(RunOut):
-    """A run with its jobs, in the order of the suite."""
-
-    tests: list[JobOfRun]
