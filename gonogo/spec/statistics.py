@@ -1,7 +1,7 @@
-"""The statistics of an output: one row says what each is, and how it is stored, added and shown.
+"""The statistics of an output: one row says what each is, and how it is shown.
 
-The docs' table, the columns of exports, the numbers on a seed's page, the forms of stored numbers,
-the roll-ups and the API's schema are made from these rows. gonogo/judgment computes the values.
+The docs' table, the columns of exports, the numbers on a seed's page, the checks of stored numbers
+and the API's schema are made from these rows. gonogo/judgment computes the values.
 """
 
 from __future__ import annotations
@@ -26,29 +26,21 @@ class Statistic:
         sentence: what it is, for the docs and for hovering on pages.
         reference: what the output is compared with: the raw reference, the quantized one, or a
             replay of its arithmetic; "" where nothing is.
-        unit: the unit of its value, if it has one.
-        label: the heading of its column on the page of a seed, which doesn't show it without one.
-        column: exports have a column of that name; the others are JSON in the column `other`.
-        exact: all digits are stored, because a tolerance names it, or it is summed. Other floats
-            are stored as float32, with seven digits; those in objects always have all.
-        rolled_up: what roll-ups keep of its values. Every output in results has it, if only as
-            null.
-        quantiles: roll-ups keep its quantiles, too.
-        shared: its value seldom differs between seeds, and is stored once for all that share it.
         kind: the type of its value where it isn't null; ingest refuses other values.
+        label: the heading of its column on the page of a seed, which doesn't show it without one.
+        unit: the unit of its value, if it has one.
+        column: exports have a column of that name; the others are JSON in the column `other`.
+        always: every output in results has it, if only as null.
     """
 
     name: str
     sentence: str
     reference: Literal["raw", "quantized", "replay", ""] = ""
-    unit: str = ""
-    label: str = ""
-    column: bool = False
-    exact: bool = False
-    rolled_up: Literal["largest", "mean"] | None = None
-    quantiles: bool = False
-    shared: bool = False
     kind: Any = float
+    label: str = ""
+    unit: str = ""
+    column: bool = False
+    always: bool = False
 
     @property
     def adapter(self) -> TypeAdapter[Any]:
@@ -74,36 +66,32 @@ _ROWS = (
         "raw",
         label="error ÷ tolerance",
         column=True,
-        exact=True,
-        rolled_up="largest",
-        quantiles=True,
+        always=True,
     ),
     Statistic(
         "rounding_ratio",
-        "the largest error divided by the largest that the arithmetic may have: of the one that"
-        " explains the output, else of the closest",
+        "the largest error divided by the largest that the arithmetic may have: of the one"
+        " that explains the output, else of the closest",
         "quantized",
         label="error ÷ rounding",
         column=True,
-        exact=True,
-        rolled_up="largest",
-        quantiles=True,
+        always=True,
     ),
     Statistic(
         "distance",
-        "the largest distance of an element from what rounds to the replayed value, in standard"
-        " deviations of what isn't stored",
+        "the largest distance of an element from what rounds to the replayed value, in"
+        " standard deviations of what isn't stored",
         "replay",
-        "σ",
-        "beyond the replay",
+        label="beyond the replay",
+        unit="σ",
     ),
     Statistic(
         "shared",
-        "the largest error that a group of elements shares, such as that of a row's mean, in its"
-        " standard deviations",
+        "the largest error that a group of elements shares, such as that of a row's mean, in"
+        " its standard deviations",
         "replay",
-        "σ",
-        "shared by a group",
+        label="shared by a group",
+        unit="σ",
     ),
     Statistic(
         "common",
@@ -112,12 +100,7 @@ _ROWS = (
         kind=list[CommonFactor],
     ),
     Statistic(
-        "max_abs",
-        "the largest absolute error",
-        "raw",
-        label="max |e|",
-        column=True,
-        rolled_up="largest",
+        "max_abs", "the largest absolute error", "raw", label="max |e|", column=True, always=True
     ),
     Statistic("mean_abs", "the mean absolute error", "raw", column=True),
     Statistic(
@@ -126,16 +109,13 @@ _ROWS = (
         "raw",
         label="rms error",
         column=True,
-        exact=True,
-        rolled_up="mean",
-        quantiles=True,
+        always=True,
     ),
     Statistic(
         "rel_frobenius",
         "the 2-norm of the error divided by the 2-norm of the reference",
         "raw",
         column=True,
-        exact=True,
     ),
     Statistic(
         "pcc_deficit",
@@ -143,19 +123,18 @@ _ROWS = (
         "raw",
         label="1 − PCC",
         column=True,
-        exact=True,
-        rolled_up="mean",
+        always=True,
     ),
     Statistic(
         "ulp_max",
-        "the largest distance to the rounded reference in units in the last place; huge near zeros"
-        " of the reference",
+        "the largest distance to the rounded reference in units in the last place; huge near"
+        " zeros of the reference",
         "raw",
-        "ulp",
-        "largest distance",
+        label="largest distance",
+        unit="ulp",
         column=True,
     ),
-    Statistic("ulp_p99", "its 99th percentile, in whole units", "raw", "ulp", column=True),
+    Statistic("ulp_p99", "its 99th percentile, in whole units", "raw", unit="ulp", column=True),
     Statistic(
         "needed_atol",
         "the smallest atol that passes, for each rtol of 0, 1e-5, 1e-3, 1e-2, 1.6e-2 and 1e-1",
@@ -177,21 +156,21 @@ _ROWS = (
     ),
     Statistic(
         "outliers",
-        "the number of elements beyond rounding that are near a power of two times the reference:"
-        " a known Wormhole erratum",
+        "the number of elements beyond rounding that are near a power of two times the"
+        " reference: a known Wormhole erratum",
         "quantized",
-        column=True,
         kind=int,
+        column=True,
     ),
     Statistic(
         "worst_index",
         "row and column of the element farthest beyond rounding, or of the first NaN or Inf",
         kind=list[int],
     ),
-    Statistic("count", "the number of elements", column=True, kind=int),
-    Statistic("digest", "the hash of the output's bytes and shape", column=True, kind=str),
+    Statistic("count", "the number of elements", kind=int, column=True),
+    Statistic("digest", "the hash of the output's bytes and shape", kind=str, column=True),
     Statistic(
-        "nonfinite", "the number of NaN and Inf where the reference has none", column=True, kind=int
+        "nonfinite", "the number of NaN and Inf where the reference has none", kind=int, column=True
     ),
     Statistic("nonfinite_kinds", "their kinds", kind=dict[str, int | str]),
     Statistic(
@@ -203,14 +182,12 @@ _ROWS = (
         "arithmetic",
         "the [arithmetic](#the-arithmetic) that explains the output, else the closest one",
         "replay",
-        shared=True,
         kind=str,
     ),
     Statistic(
         "is_wide",
         "whether only 16-bit operations in an unknown order explain it",
         "replay",
-        shared=True,
         kind=bool,
     ),
     Statistic("reason", "why it isn't explained, or isn't certain", "replay", kind=str),
@@ -223,18 +200,10 @@ _ROWS = (
     Statistic(
         "detection_limits",
         "what the verdict could not have seen ([below](#detection-limits))",
-        shared=True,
         kind=list[str],
     ),
-    Statistic(
-        "hides_fault",
-        "whether one of these is a fault, and no other rounding",
-        shared=True,
-        kind=bool,
-    ),
-    Statistic(
-        "least_factor", "the size from which every common factor would have shown", shared=True
-    ),
+    Statistic("hides_fault", "whether one of these is a fault, and no other rounding", kind=bool),
+    Statistic("least_factor", "the size from which every common factor would have shown"),
     Statistic("red_rate", "how often today's tolerance turns a right kernel red", "replay"),
     Statistic("advice", "a sentence on the tolerance to take", "replay", kind=str),
     Statistic(
@@ -258,8 +227,8 @@ _ROWS = (
 )
 STATISTICS: Mapping[str, Statistic] = {row.name: row for row in _ROWS}
 """Name -> statistic, in the order of pages, docs and exports."""
-ROLLED_UP = tuple(row.name for row in _ROWS if row.rolled_up)
-"""The statistics that roll-ups keep, and every stored output has."""
+ALWAYS = tuple(row.name for row in _ROWS if row.always)
+"""The statistics that every stored output has."""
 
 
 def fits(name: str, value: object) -> bool:

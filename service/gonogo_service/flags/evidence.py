@@ -12,7 +12,7 @@ from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.reports.check_line import check_line, left_out_of_line
 from gonogo.spec.diagnoses import JobDiagnosis, diagnosis_of
 from gonogo.spec.selections import KERNEL, is_selection
-from gonogo.spec.statistics import ROLLED_UP
+from gonogo.spec.statistics import ALWAYS
 from gonogo.spec.verdicts import JUDGE, Explanation, Verdict
 from gonogo_service.devices import sick_devices
 from gonogo_service.flags import suspects
@@ -147,7 +147,7 @@ def _finding(
             output=output,
             arithmetic=seed.arithmetic,
             judge=seed.judge,
-            statistics={name: statistics.get(name) for name in ROLLED_UP},
+            statistics={name: statistics.get(name) for name in ALWAYS},
             needed_atol=statistics.get("needed_atol"),
             check=_line(job, seed.seed, output) if job.kind == JobKind.seeds else None,
             check_leaves_out=left_out_of_line(job.test),
@@ -169,7 +169,7 @@ def _worst_output(
         query = query.where(table.verdict == kind.verdict)
     else:
         query = query.where(SEED, table.seed_verdict == kind.verdict)
-    order = table.size.desc(), table.seed, table.repeat, table.output
+    order = table.minus_size, table.seed, table.repeat, table.output
     found = session.execute(query.order_by(*order).limit(1)).one_or_none()
     if found is None:
         return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gonogo.reports import forms
-from gonogo.spec.statistics import ROLLED_UP
+from gonogo.spec.statistics import ALWAYS
 
 if TYPE_CHECKING:
     from gonogo.judging.columns import SeedColumns
@@ -89,7 +89,7 @@ class Batch:
             forms.check_floats(output.name, output.fields)
             for name, values in output.others.items():
                 forms.check_values(output.name, name, values)
-            for name in ROLLED_UP:
+            for name in ALWAYS:
                 numbers = output.find(name)
                 if numbers is None:
                     distinct = forms.distinct(output.values(name))

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, case, func, literal_column, or_, select, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    Select,
+    and_,
+    case,
+    func,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+)
 from sqlalchemy.orm import Session
 
-from gonogo.spec.statistics import ROLLED_UP
+from gonogo.spec import statistics
+from gonogo_service.kit.database.columns import IdType
+from gonogo_service.kit.database.each import Ask, Given, of_each
 from gonogo_service.kit.database.ids import is_id
-from gonogo_service.kit.database.paging import BadCursor, Page, numbers
+from gonogo_service.kit.database.paging import BadCursor, Page, batched, numbers
 from gonogo_service.results.model import WHOLE, ResultRow, SourceRow
 
 Order = Literal["arrival", "seed"]
@@ -23,7 +37,7 @@ COLUMNS = (
     *("rel_frobenius", "pcc_deficit", "ulp_max", "nonfinite", "digest"),
 )
 """The statistics of an output that have a column; `notes` has the others."""
-ALWAYS = frozenset({*ROLLED_UP, "digest", KINDS})
+ALWAYS = frozenset({*statistics.ALWAYS, "digest", KINDS})
 """The statistics that every output has, if only as None."""
 OF_SOURCE = and_(SourceRow.job_id == ResultRow.job_id, SourceRow.number == ResultRow.source)
 """Joins the attempt, device and process of a seed."""
@@ -43,6 +57,7 @@ _ORDERS: Mapping[Order, tuple[Any, ...]] = {
     "seed": (ResultRow.job_id, ResultRow.seed, ResultRow.repeat),
 }
 Outputs = dict[str, dict[str, Any]]
+_PLACE = (("job", IdType), ("arrival", Integer()))
 
 
 class StoredSeed(NamedTuple):
@@ -81,22 +96,71 @@ def read(
     statistics: the names to read besides verdict and explanation; None: all. limit: the number of
     seeds, counted by the rows of place 0. notes_of: the rows whose `notes` are read; None: all.
     """
-    names = [name for name in COLUMNS if statistics is None or name in statistics]
-    further = statistics is None or any(name not in COLUMNS for name in statistics)
-    always = {n: None for n in sorted(ALWAYS) if statistics is None or n in statistics}
-    columns: list[Any] = [ResultRow.output, ResultRow.verdict, ResultRow.explanation]
-    columns += [getattr(ResultRow, name) for name in names]
-    notes = ResultRow.notes if notes_of is None else case((notes_of, ResultRow.notes))
-    columns += [notes] if further else []
+    names, columns = _columns(statistics, notes_of)
     order = _ORDERS[by]
     query = select(*_HEAD, *columns).join(SourceRow, OF_SOURCE).where(*conditions)
     if limit is not None:
         chosen = select(*order).join(SourceRow, OF_SOURCE).where(*conditions, SEED)
         part = chosen.order_by(*order).limit(limit).subquery()
         query = query.join(part, and_(*(column == part.c[column.key] for column in order)))
-    first = len(_HEAD)
     found = session.execute(query.order_by(*order, ResultRow.place)).partitions(1000)
-    rows = (row for part in found for row in part)
+    return _seeds((row for part in found for row in part), names, statistics)
+
+
+def read_at(
+    session: Session,
+    places: Sequence[tuple[str, int]],
+    statistics: Collection[str] | None = None,
+    outputs: Sequence[str] | None = None,
+) -> Iterator[StoredSeed]:
+    """Yield the seeds of jobs at these (job, arrival), in their order.
+
+    Each is a step of its own along an index: PostgreSQL expects few rows of a new job until it has
+    counted them, and would read all of it for a list of arrivals.
+    """
+    kept = None if outputs is None else frozenset(outputs)
+    ask = _ask(None if statistics is None else frozenset(statistics), kept)
+    names, _ = _columns(statistics, None)
+    for some in batched(places, 100):
+        rows = of_each(session, ask, _PLACE, some)
+        yield from _seeds((row[1:] for row in rows), names, statistics)
+
+
+@cache
+def _ask(statistics: frozenset[str] | None, outputs: frozenset[str] | None) -> Ask:
+    def ask(given: Given) -> Select[Any]:
+        _, columns = _columns(statistics, None)
+        at = ResultRow.job_id == given("job"), ResultRow.arrival == given("arrival")
+        query = select(*_HEAD, *columns).join(SourceRow, OF_SOURCE).where(*at)
+        if outputs is not None:
+            query = query.where(ResultRow.output.in_(sorted(outputs)))
+        return query.order_by(ResultRow.place).limit(MAX_ROWS)
+
+    return ask
+
+
+def _columns(
+    statistics: Collection[str] | None, notes_of: ColumnElement[bool] | None
+) -> tuple[list[str], list[Any]]:
+    """Return the statistics with a column that are asked for, and the columns of outputs."""
+    names = [name for name in COLUMNS if statistics is None or name in statistics]
+    columns: list[Any] = [ResultRow.output, ResultRow.verdict, ResultRow.explanation]
+    columns += [getattr(ResultRow, name).label(f"_{name}") for name in names]
+    if _reads_notes(statistics):
+        columns.append(ResultRow.notes if notes_of is None else case((notes_of, ResultRow.notes)))
+    return names, columns
+
+
+def _reads_notes(statistics: Collection[str] | None) -> bool:
+    return statistics is None or any(name not in COLUMNS for name in statistics)
+
+
+def _seeds(
+    rows: Iterable[Any], names: Sequence[str], statistics: Collection[str] | None
+) -> Iterator[StoredSeed]:
+    further = _reads_notes(statistics)
+    always = {n: None for n in sorted(ALWAYS) if statistics is None or n in statistics}
+    first = len(_HEAD)
     for _, of_seed in groupby(rows, key=itemgetter(0, 3)):
         outputs: Outputs = {}
         head: Any = None

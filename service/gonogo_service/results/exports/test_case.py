@@ -9,7 +9,7 @@ from typing import Any
 
 from gonogo.reports.check_line import check_line
 from gonogo.spec.selections import Selection, is_selection
-from gonogo.spec.statistics import ROLLED_UP
+from gonogo.spec.statistics import ALWAYS
 from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_service.kit.database.states import JobKind
 from gonogo_service.results.exports.parts import Part, Row
@@ -230,7 +230,7 @@ def _arithmetic(outputs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 def _numbers(judged: Mapping[str, Any]) -> str:
     values = [
         f"{name} {judged[name]:.4g}"
-        for name in ROLLED_UP
+        for name in ALWAYS
         if isinstance(judged.get(name), int | float)
     ]
     return ", ".join((f"{Verdict(judged['verdict']).label}, {judged['explanation']}", *values))
