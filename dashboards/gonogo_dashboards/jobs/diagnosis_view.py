@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
 from gonogo.spec.diagnoses import JobDiagnosis
-from gonogo_dashboards.jobs import stages
-from gonogo_dashboards.jobs.stages import StagesView
+from gonogo.spec.stages import JobStages, StageResult, StageStatus
+from gonogo.spec.verdicts import Verdict
 from gonogo_service.flags import evidence
 from gonogo_service.jobs.model import JobRow
 
 MAX_FAULTS = 24
+LOOKS: Mapping[StageStatus, str] = {
+    StageStatus.hung: Verdict.hang.value,
+    StageStatus.failed: Verdict.fail.value,
+    StageStatus.blocked: Verdict.skipped.value,
+    StageStatus.partial: Verdict.suspect.value,
+    StageStatus.passed: Verdict.pass_.value,
+}
+"""The verdict whose shape and color a status takes."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +30,33 @@ class FaultLine:
 
     output: str
     sentence: str
+
+
+@dataclass(frozen=True)
+class StageLine:
+    """One stage: its number from 1, its status, its tests, and its regression.
+
+    `passed_on` is the build on which it passed before.
+    """
+
+    number: int
+    name: str
+    status: str
+    looks: str
+    sentence: str
+    reason: str
+    tests: str
+    blocker: bool
+    passed_on: str | None
+    duration_ms: float | None
+
+
+@dataclass(frozen=True)
+class StagesView:
+    """The table of stages, and its sentence."""
+
+    words: str
+    lines: tuple[StageLine, ...]
 
 
 @dataclass(frozen=True)
@@ -50,5 +86,32 @@ def view(diagnosis: JobDiagnosis) -> DiagnosisView:
         diagnosis.seed,
         diagnosis.repeat,
         tuple(FaultLine(output, sentence) for output, sentence in faults),
-        None if diagnosis.stages is None else stages.view(diagnosis.stages),
+        None if diagnosis.stages is None else stages(diagnosis.stages),
     )
+
+
+def stages(table: JobStages) -> StagesView:
+    """Return the stages of a job for its page."""
+    since = {regression.stage: regression.since for regression in table.regressions}
+    lines = (
+        StageLine(
+            number=number,
+            name=stage.name,
+            status=stage.status.value,
+            looks=LOOKS[stage.status],
+            sentence=stage.status.sentence,
+            reason=stage.reason,
+            tests=_tests(stage),
+            blocker=stage.name == table.blocker,
+            passed_on=since.get(stage.name),
+            duration_ms=stage.duration_ms,
+        )
+        for number, stage in enumerate(table.stages, 1)
+    )
+    return StagesView(table.words, tuple(lines))
+
+
+def _tests(stage: StageResult) -> str:
+    counts = (("passed", stage.passed), ("failed", stage.failed), ("skipped", stage.skipped))
+    tests = [f"{count:,}\N{NO-BREAK SPACE}{name}" for name, count in counts if count]
+    return ", ".join(tests) or "none"

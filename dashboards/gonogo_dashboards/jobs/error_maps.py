@@ -89,6 +89,9 @@ class MapView:
     content: MapContent
 
 
+_contents: LRUCache[MapContent] = LRUCache(_CACHED)
+
+
 def read(
     session: Session,
     job_id: str,
@@ -107,53 +110,31 @@ def read(
     if not named:
         return None
     rank = {pair: place for place, pair in enumerate(worst)}
-
-    def order(head: ArtifactRow) -> tuple[bool, int, int, int]:
-        pair = head.seed, head.repeat
-        return pair != requested, rank.get(pair, len(rank)), *pair
-
-    ordered = sorted(named, key=order)
-    chosen = ordered[0]
-    content = _known(session, job_id, chosen.id)
-    if content is None:
-        return None
-    same = sorted(
-        (head for head in ordered if head.output == chosen.output),
-        key=lambda head: order(head)[1:],
+    named.sort(
+        key=lambda head: (rank.get((head.seed, head.repeat), len(rank)), head.seed, head.repeat)
     )
-    others = tuple(
-        SeedChoice(
-            head.seed,
-            head.repeat,
-            urls.job(
-                job_id,
-                output=chosen.output if chosen.output == output else None,
-                seed=(head.seed, head.repeat),
-            ),
-            head.id == chosen.id,
-        )
-        for head in same[:MAX_CHOICES]
-    )
-    return MapView(
-        chosen.id,
-        urls.artifact(job_id, chosen.id),
-        chosen.seed,
-        chosen.repeat,
-        chosen.output,
-        others,
-        content,
-    )
+    chosen = next((head for head in named if (head.seed, head.repeat) == requested), named[0])
+    shown = chosen.output if chosen.output == output else None
+    same = [head for head in named if head.output == chosen.output]
 
-
-_contents: LRUCache[MapContent] = LRUCache(_CACHED)
-
-
-def _known(session: Session, job_id: str, artifact_id: str) -> MapContent | None:
     def read_content() -> MapContent | None:
-        artifact = artifacts.get(session, job_id, artifact_id)
+        artifact = artifacts.get(session, job_id, chosen.id)
         return None if artifact is None else content(artifact.content)
 
-    return _contents.get(artifact_id, read_content)
+    known = _contents.get(chosen.id, read_content)
+    return known and MapView(
+        artifact=chosen.id,
+        url=urls.artifact(job_id, chosen.id),
+        seed=chosen.seed,
+        repeat=chosen.repeat,
+        output=chosen.output,
+        others=tuple(
+            SeedChoice(*pair, urls.job(job_id, output=shown, seed=pair), head is chosen)
+            for head in same[:MAX_CHOICES]
+            for pair in ((head.seed, head.repeat),)
+        ),
+        content=known,
+    )
 
 
 def content(stored: Mapping[str, Any]) -> MapContent:
@@ -163,9 +144,13 @@ def content(stored: Mapping[str, Any]) -> MapContent:
     down, across = int(stored["cells"][0]), int(stored["cells"][1])
     largest, signed, broken = stored["max_abs"], stored["signed_mean"], stored["nonfinite"]
     ulps = stored.get("max_ulp")
-
-    def line(row: int, column: int) -> TileLine:
-        return TileLine(
+    shown = largest if ulps is None else ulps
+    cells = [(row, column) for row in range(down) for column in range(across)]
+    bad = [cell for cell in cells if shown[cell[0]][cell[1]] or broken[cell[0]][cell[1]]]
+    # cells that aren't finite come first: they are worse than any number
+    bad.sort(key=lambda at: (-broken[at[0]][at[1]], -(shown[at[0]][at[1]] or 0.0), at))
+    worst = tuple(
+        TileLine(
             _ends(row, group[0] * tile, rows),
             _ends(column, group[1] * tile, features),
             largest[row][column],
@@ -173,21 +158,13 @@ def content(stored: Mapping[str, Any]) -> MapContent:
             signed[row][column],
             broken[row][column],
         )
-
-    cells = [(row, column) for row in range(down) for column in range(across)]
-    shown = ulps if ulps is not None else largest
-    # cells that aren't finite come first: they are worse than any number
-    ranked = sorted(
-        cells, key=lambda at: (-broken[at[0]][at[1]], -(shown[at[0]][at[1]] or 0.0), at)
-    )
-    worst = tuple(
-        line(*at) for at in ranked[:MAX_TILES] if shown[at[0]][at[1]] or broken[at[0]][at[1]]
+        for row, column in bad[:MAX_TILES]
     )
     values = [value for row in shown for value in row if value]
-    errors = [value for row in largest for value in row if value]
-    lost = sum(map(sum, broken))
-    width = features % (tile * group[1]) or tile * group[1]
-    pattern = tile_patterns.words(largest, signed, None if width == tile * group[1] else width)
+    most = max((value for row in largest for value in row if value), default=None)
+    narrow = features % (tile * group[1]) or None
+    lost, form = sum(map(sum, broken)), stored.get("format")
+    pattern = tile_patterns.words(largest, signed, narrow)
     return MapContent(
         rows=rows,
         features=features,
@@ -195,14 +172,12 @@ def content(stored: Mapping[str, Any]) -> MapContent:
         group=group,
         down=down,
         across=across,
-        format=stored.get("format"),
+        format=form,
         largest=max(values, default=None),
         smallest=min(values, default=None),
         mean=max((abs(value) for row in signed for value in row if value is not None), default=0.0),
         nonfinite=lost,
-        summary=_summary(
-            worst, str(stored.get("format") or ""), lost, pattern, max(errors, default=None)
-        ),
+        summary=_summary(worst, str(form or ""), lost, pattern, most),
         tiles=worst,
     )
 

@@ -1,4 +1,4 @@
-"""The page that submits a job: the choices of its form and its initial values.
+"""The page that submits a job: the choices of its form, and its values from a job or a test.
 
 The API checks what people type, so there is one set of rules.
 """
@@ -6,7 +6,8 @@ The API checks what people type, so there is one set of rules.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -15,10 +16,14 @@ from gonogo.gauge.plan import RIGHT
 from gonogo.kernels.registry import KERNELS
 from gonogo.spec.builds import Build, own_builds
 from gonogo.spec.executors import EMULATOR, EXECUTORS, REPORTERS
-from gonogo_dashboards.jobs import prefill
+from gonogo.spec.selections import FIELD, is_selection
+from gonogo_dashboards.kit.tolerance_advice import FORM_COMPARATORS
 from gonogo_service.builds import store as builds
-from gonogo_service.jobs import queue_estimate
-from gonogo_service.tests import test_specs
+from gonogo_service.jobs import queue_estimate, store
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database.encoding import encode
+from gonogo_service.tests import assessments, test_specs
+from gonogo_service.tests.variants import jobs_of
 
 MAX_BUILDS = 200
 MAX_CHARS = 2_000
@@ -26,15 +31,8 @@ BEGINNING: Mapping[str, str] = {
     "kind": "kernel",
     "kernel": "layernorm_bw",
     "shape": "32, 1024",
-    "rest": "",
     "rtol": "0.01",
     "atol": "0.05",
-    "pcc": "",
-    "epsilon": "",
-    "suite": "",
-    "filter": "",
-    "stages": "",
-    "shuffle": "",
     "executor": "emulator",
     "arch": "wormhole",
     "board": "n150",
@@ -42,16 +40,11 @@ BEGINNING: Mapping[str, str] = {
     "policy": "range",
     "count": "8",
     "start": "0",
-    "these": "",
     "repeats": "1",
     "priority": "5",
-    "queue_deadline": "",
-    "labels": "",
-    "context": "",
-    "reference": "",
-    "repository": "",
-    "sha": "",
-    "pull_request": "",
+    **dict.fromkeys(("rest", "pcc", "epsilon", "suite", "filter", "stages", "shuffle"), ""),
+    **dict.fromkeys(("these", "queue_deadline", "labels", "context", "reference"), ""),
+    **dict.fromkeys(("repository", "sha", "pull_request"), ""),
 }
 """Field -> its initial value where the address has none: a small job that takes seconds.
 
@@ -101,30 +94,23 @@ def new_job(session: Session, query: Mapping[str, str]) -> FormView:
     values. Other names are ignored.
     """
     begun, notice, url = _begun(session, query)
-    values = {
-        name: query.get(name, begun.get(name, default))[:MAX_CHARS]
-        for name, default in BEGINNING.items()
-    }
     built, served = queue_estimate.executors(session)
-    registered = [
-        (
-            build.name,
-            f"{build.executor}, {build.branch}"
-            + (f", commit {build.commit[:12]}" if build.commit else ""),
-        )
+    hints = {
+        build.name: f"{build.executor}, {build.branch}"
+        + (f", commit {build.commit[:12]}" if build.commit else "")
         for build in builds.first(session, MAX_BUILDS)
-    ]
-    own_names = [(build.name, _about(build)) for build in own_builds().values()]
+    } | {build.name: _about(build) for build in own_builds().values()}
     return FormView(
-        values=values,
+        values={
+            name: query.get(name, begun.get(name, default))[:MAX_CHARS]
+            for name, default in BEGINNING.items()
+        },
         notice=notice,
         begun_url=url,
         kernels=tuple(KERNELS),
         executors=tuple(sorted(set(EXECUTORS) | built | served)),
         reporters=REPORTERS,
-        builds=tuple(
-            BuildHint(name, text) for name, text in dict([*registered, *own_names]).items()
-        ),
+        builds=tuple(BuildHint(name, text) for name, text in hints.items()),
         suites=tuple(test_specs.suites(session)),
         validate_url=urls.VALIDATE,
         submit_url=urls.SUBMIT,
@@ -135,25 +121,107 @@ def _about(build: Build) -> str:
     """Return what a built-in build is: the right kernel, or a mutant of some kernels."""
     if build.executor != EMULATOR:
         return f"the installed {build.executor}"
-    kernels = [name for name, kernel in KERNELS.items() if build.name in kernel.emulated_builds]
     if build.name == RIGHT:
         return "emulated: the right kernel"
+    kernels = [name for name, kernel in KERNELS.items() if build.name in kernel.emulated_builds]
     return f"emulated: a known-wrong {', '.join(kernels) or 'kernel'}"
 
 
 def _begun(session: Session, query: Mapping[str, str]) -> tuple[Mapping[str, str], str, str | None]:
     """Return (fields, a notice, the page of the job or test that they come from)."""
-    job, test = query.get("from", "")[:MAX_CHARS], query.get("test", "")[:MAX_CHARS]
-    if job:
-        fields = prefill.of_job(session, job)
-        return _nothing("job", job) if fields is None else (fields, "the job", urls.job(job))
-    if test:
-        fields = prefill.of_test(session, test)
-        return (
-            _nothing("test", test) if fields is None else (fields, "the test", urls.history(test))
-        )
+    for noun, name, read, page in (
+        ("job", query.get("from", ""), _of_job, urls.job),
+        ("test", query.get("test", ""), _of_stored_test, urls.history),
+    ):
+        if name := name[:MAX_CHARS]:
+            fields = read(session, name)
+            if fields is None:
+                notice = f"There is no {noun} {name}. The form has its default values."
+                return {}, notice, None
+            return fields, f"the {noun}", page(name)
     return {}, "", None
 
 
-def _nothing(noun: str, name: str) -> tuple[Mapping[str, str], str, None]:
-    return {}, f"There is no {noun} {name}. The form has its default values.", None
+def _of_job(session: Session, job_id: str) -> dict[str, str] | None:
+    """Return every field of a job's request; None where there is no job with this id."""
+    job = store.get(session, job_id)
+    if job is None:
+        return None
+    commit = {} if job.commit is None else asdict(job.commit)
+    return {
+        **_of_test(job.test),
+        "build": job.build,
+        **asdict(job.target),
+        **_of_seeds(job),
+        "repeats": str(job.repeats),
+        "priority": str(job.priority),
+        "queue_deadline": _text((job.deadline_at - job.created_at).total_seconds()),
+        "labels": ", ".join(f"{name}={value}" for name, value in sorted(job.labels.items())),
+        "context": "" if job.context == "isolated" else encode(job.context),
+        "reference": job.reference or "",
+        **{name: _text(value) for name, value in commit.items()},
+    }
+
+
+def _of_stored_test(session: Session, key: str) -> dict[str, str] | None:
+    """Return the fields of a test, with the build and the target of its last job, if it ever ran.
+
+    None: there is no test with this key.
+    """
+    test = test_specs.get(session, key)
+    if test is None:
+        return None
+    fields = _of_test(test.test)
+    for variant in assessments.variants(session, key)[:1]:
+        for job in jobs_of(session, variant, limit=1):
+            fields |= {"build": job.build, "executor": job.executor}
+            fields |= {"arch": job.variant.arch, "board": job.variant.board}
+    return fields
+
+
+def _of_test(canonical: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields of a test in its canonical form.
+
+    What has no field of its own is in the JSON field `rest`.
+    """
+    if is_selection(canonical):
+        inner = canonical[FIELD]
+        shuffle = inner.get("shuffle")
+        return {
+            "kind": "selection",
+            "suite": _text(inner.get("suite")),
+            "filter": _text(inner.get("filter")),
+            "shuffle": "yes" if shuffle is True else _text(shuffle),
+            "stages": ", ".join(inner.get("stages", ())),
+        }
+    own = ("kernel", "shape", "epsilon", "tolerance")
+    rest = {name: value for name, value in canonical.items() if name not in own}
+    tolerance = canonical.get("tolerance", {})
+    others = {name: value for name, value in tolerance.items() if name not in FORM_COMPARATORS}
+    rest |= {"tolerance": others} if others else {}
+    return {
+        "kind": "kernel",
+        "kernel": str(canonical["kernel"]),
+        "shape": ", ".join(str(size) for size in canonical.get("shape", ())),
+        "epsilon": _text(canonical.get("epsilon")),
+        **{name: _text(tolerance.get(name)) for name in FORM_COMPARATORS},
+        "rest": encode(rest) if rest else "",
+    }
+
+
+def _of_seeds(job: JobRow) -> dict[str, str]:
+    seeds = job.seeds
+    if isinstance(seeds, list):
+        return {"policy": "list", "these": ", ".join(str(seed) for seed in seeds)}
+    policy = "range"
+    if seeds.get("policy") == "sequential":
+        policy = "sequential" if seeds.get("stop_on_finding", True) else "rate"
+    count = _text(seeds.get("max") or seeds.get("count"))
+    return {"policy": policy, "start": _text(seeds.get("start") or 0), "count": count}
+
+
+def _text(value: Any) -> str:
+    """Return a number or a text as one types it; "" for None."""
+    if value is None:
+        return ""
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)

@@ -36,10 +36,7 @@ class LogView:
     cut: bool
     url: str
     more: tuple[tuple[str, str], ...]
-    """Kind and address of other artifacts about the seed.
-
-    For a hang they come from the watcher and triage.
-    """
+    """Kind and address of what the watcher and triage tell of a hang."""
     others: tuple[SeedChoice, ...]
     """Seeds whose log is stored."""
 
@@ -101,40 +98,41 @@ def log(
     logs = [head for head in heads if head.kind == KIND]
     if not logs:
         return None
-    chosen = next((head for head in logs if _pair(head) == requested), logs[0])
+    chosen = next((head for head in logs if (head.seed, head.repeat) == requested), logs[0])
+    pair = chosen.seed, chosen.repeat
     artifact = artifacts.get(session, job_id, chosen.id)
-    if artifact is None:
-        return None
-    text, pair = str(artifact.content.get("text") or ""), _pair(chosen)
+    text = str(artifact.content.get("text") or "") if artifact else ""
     return LogView(
-        chosen.seed,
-        chosen.repeat,
+        *pair,
         text,
         len(text.encode()) >= LOG_BYTES,
         urls.artifact(job_id, chosen.id),
         tuple(
             (head.kind, urls.artifact(job_id, head.id))
             for head in heads
-            if head.kind in OF_A_HANG and _pair(head) == pair
+            if head.kind in OF_A_HANG and (head.seed, head.repeat) == pair
         ),
         tuple(
-            SeedChoice(head.seed, head.repeat, urls.job(job_id, seed=_pair(head)), head is chosen)
+            SeedChoice(*seed, urls.job(job_id, seed=seed), head is chosen)
             for head in logs[:MAX_LOGS]
+            for seed in ((head.seed, head.repeat),)
         ),
     )
 
 
-def _pair(head: ArtifactRow) -> tuple[int, int]:
-    return head.seed, head.repeat
+def last_lines(log: LogView | None, attempts: Sequence[AttemptRow]) -> str:
+    """Return the last lines of the log of a seed that failed, else of the newest attempt."""
+    text = log.text if log is not None else ""
+    if not text.strip():
+        text = next((attempt.log_tail for attempt in attempts if attempt.log_tail), "")
+    return "\n".join(line[-MAX_LINE:] for line in text.rstrip().splitlines()[-LAST_LINES:])
 
 
 def telemetry(session: Session, job_id: str) -> TelemetryView | None:
-    """Return the telemetry of the devices during the job.
-
-    None where no device reports any, as for the emulator.
-    """
-    stored = job_attempts.readings(session, job_id)
-    pairs = (pair for reading in stored for pair in reading.telemetry.items())
+    """Return the telemetry of the devices during the job; None where none reports any."""
+    attempts = job_attempts.readings(session, job_id)
+    told = [(attempt.device or "", attempt.telemetry or {}) for attempt in attempts]
+    pairs = (pair for _, telemetry in told for pair in telemetry.items())
     names = list(
         dict.fromkeys(
             name
@@ -145,48 +143,40 @@ def telemetry(session: Session, job_id: str) -> TelemetryView | None:
     if not names:
         return None
     by_device: dict[str, list[Mapping[str, Any]]] = {}
-    for reading in stored:
-        by_device.setdefault(reading.device or "", []).append(reading.telemetry)
-    devices = tuple(_device(device, stored, names) for device, stored in sorted(by_device.items()))
-    readings = tuple(
-        Reading(
-            reading.device or "",
-            timestamp(reading.at),
-            tuple(words.reported_number(reading.telemetry.get(name)) for name in names),
-        )
-        for reading in reversed(stored[-MAX_READINGS:])
-    )
+    for device, telemetry in told:
+        by_device.setdefault(device, []).append(telemetry)
+    latest = list(zip(attempts, told, strict=True))[: -MAX_READINGS - 1 : -1]
     return TelemetryView(
-        tuple(", ".join(words.quantity(name)) for name in names), devices, readings
+        tuple(", ".join(words.quantity(name)) for name in names),
+        tuple(_device(device, readings, names) for device, readings in sorted(by_device.items())),
+        tuple(
+            Reading(
+                device,
+                timestamp(attempt.finished_at),
+                tuple(words.reported_number(telemetry.get(name)) for name in names),
+            )
+            for attempt, (device, telemetry) in latest
+        ),
     )
 
 
 def _device(
-    device: str, stored: Sequence[Mapping[str, Any]], names: Sequence[str]
+    device: str, readings: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> DeviceReadings:
-    quantities = []
+    quantities, spans = [], []
     for name in names:
-        values = [
-            value
-            for reading in stored
-            if (value := words.reported_number(reading.get(name))) is not None
-        ]
-        if values:
-            quantities.append(
-                Quantity(*words.quantity(name), min(values), max(values), values[-1], _path(values))
-            )
-    spans = [f"{quantity.name} {_span(quantity)}" for quantity in quantities]
-    firmware = next(
-        (str(reading["firmware"]) for reading in reversed(stored) if reading.get("firmware")), ""
-    )
-    return DeviceReadings(
-        device, len(stored), firmware, tuple(quantities), f"{device}: {', '.join(spans)}."
-    )
-
-
-def _span(quantity: Quantity) -> str:
-    low, high = words.number(quantity.low), words.number(quantity.high)
-    return f"{low} {quantity.unit}" if low == high else f"{low} to {high} {quantity.unit}"
+        numbers = (words.reported_number(reading.get(name)) for reading in readings)
+        values = [number for number in numbers if number is not None]
+        if not values:
+            continue
+        label, unit = words.quantity(name)
+        low, high = min(values), max(values)
+        quantities.append(Quantity(label, unit, low, high, values[-1], _path(values)))
+        ends = dict.fromkeys((words.number(low), words.number(high)))
+        spans.append(f"{label} {' to '.join(ends)} {unit}")
+    firmware = next((str(each["firmware"]) for each in readings[::-1] if each.get("firmware")), "")
+    summary = f"{device}: {', '.join(spans)}."
+    return DeviceReadings(device, len(readings), firmware, tuple(quantities), summary)
 
 
 def _path(values: Sequence[float]) -> str:
@@ -199,11 +189,3 @@ def _path(values: Sequence[float]) -> str:
     if len(points) == 1:
         points = [points[0], (100.0, points[0][1])]
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
-
-
-def last_lines(log: LogView | None, attempts: Sequence[AttemptRow]) -> str:
-    """Return the last lines of the log of a seed that failed, else of the newest attempt."""
-    text = log.text if log is not None else ""
-    if not text.strip():
-        text = next((attempt.log_tail for attempt in attempts if attempt.log_tail), "")
-    return "\n".join(line[-MAX_LINE:] for line in text.rstrip().splitlines()[-LAST_LINES:])

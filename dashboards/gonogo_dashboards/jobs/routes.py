@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo_dashboards.jobs import (
     job_form,
+    job_list,
     job_page,
     map_charts,
     seed_details,
@@ -24,7 +25,6 @@ from gonogo_dashboards.kit.site import Site
 NAVIGATION = (Entry("jobs", "Jobs", urls.JOBS, "Results", 6, ("new",)),)
 TEMPLATE_NAMES = {
     "map_charts": map_charts,
-    "seed_details": seed_details,
     "seed_grid": seed_grid,
 }
 
@@ -52,7 +52,7 @@ def add(site: Site) -> None:
         urls.JOBS,
         "jobs/jobs.html",
         JobLine,
-        job_page.jobs,
+        job_list.jobs,
         "Which jobs ran, and what run now?",
     )
     site.add(urls.NEW_JOB, "jobs/new_job.html", form, "Submit a job, by a form")

@@ -1,4 +1,4 @@
-"""One seed of a job: its numbers by output, its facts, and the command that reproduces it."""
+"""Seeds of a job by their numbers: the details of one, the worst in a table, the reference's."""
 
 from __future__ import annotations
 
@@ -9,19 +9,25 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo.reports.check_line import check_line
-from gonogo.spec import diagnoses, verdicts
+from gonogo.spec import diagnoses
 from gonogo.spec.statistics import STATISTICS
 from gonogo.spec.tolerances import for_output
-from gonogo_dashboards.kit import arithmetic_view, comparators_view, imported, words
+from gonogo.spec.verdicts import Explanation, worst_first
+from gonogo_dashboards.jobs import request
+from gonogo_dashboards.kit import arithmetic_view, comparators_view, words
 from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
 from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database.records import from_object
 from gonogo_service.results import seeds as results
 from gonogo_service.results.seed_order import SeedOrder
+from gonogo_service.results.seeds import KINDS, StoredSeed
 
 _SHOWN = tuple(row for row in STATISTICS.values() if row.label)
 """The statistics that have a column, with labels and meanings."""
 _MAX_OUTPUTS = 24
+_EXPLANATIONS = [explanation.value for explanation in Explanation]
+"""Worst first."""
+_COMPARED = ("max_abs", "ulp_max", "mismatch_fraction")
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,48 @@ class SeedDetails:
     """The pages of its neighbors."""
 
 
+@dataclass(frozen=True)
+class OutputLine:
+    """One output in the table of the worst seeds: its verdict and its main numbers."""
+
+    output: str
+    verdict: str
+    explanation: str | None
+    tolerance_ratio: float | None
+    rounding_ratio: float | None
+    max_abs: float | None
+    nonfinite: Mapping[str, str]
+    decided: str
+    """The comparators that decided, where allclose isn't the only one."""
+
+
+@dataclass(frozen=True)
+class SeedLine:
+    """A (seed, repeat) in the table of the worst; its worst output comes first."""
+
+    seed: int
+    repeat: int
+    verdict: str
+    device: str | None
+    duration_ms: float | None
+    message: str | None
+    outputs: tuple[OutputLine, ...]
+
+
+@dataclass(frozen=True)
+class ComparisonLine:
+    """One output against that of the reference build: the worst of the seeds shown."""
+
+    output: str
+    within: bool | None
+    """Whether the test's tolerance holds between the two; None without one."""
+    max_abs: float | None
+    ulp_max: float | None
+    mismatch_fraction: float | None
+    reference_explanation: str
+    """The explanation of the reference build's own error against float64."""
+
+
 def requested(query: Mapping[str, str]) -> tuple[int, int] | None:
     """Return the (seed, repeat) that a page's address names, if any."""
     seed, repeat = query.get("seed", ""), query.get("repeat", "") or "0"
@@ -75,110 +123,125 @@ def read(
 ) -> SeedDetails | None:
     """Return the details of a (seed, repeat); None where the job has no such seed."""
     order = SeedOrder.of(job.seeds, job.repeats, job.added_seeds)
-    stored = results.get(session, job.id, *pair)
-    place = order.place(*pair)
+    stored, place = results.get(session, job.id, *pair), order.place(*pair)
     if stored is None and place is None:
         return None
-    near = [
-        None if place is None or not 0 <= neighbor < len(order) else order.at(neighbor)
-        for neighbor in ((place or 0) - 1, (place or 0) + 1)
-    ]
-    before, after = (
-        None if neighbor_pair is None else urls.job(job.id, output=output, seed=neighbor_pair)
-        for neighbor_pair in near
-    )
-    seed, repeat = pair
     result: Mapping[str, Any] = stored or {}
-    outputs = _outputs(result.get("outputs") or {}, job.test.get("tolerance", {}))
-    verdict = result.get("verdict")
+    seen: Mapping[str, Mapping[str, Any]] = result.get("outputs") or {}
+    names = worst_first(seen)[:_MAX_OUTPUTS]
+    numbers = {
+        name: [words.reported_number(seen[name].get(row.name)) for row in _SHOWN] for name in names
+    }
+    columns = [
+        column
+        for column in range(len(_SHOWN))
+        if any(of_output[column] is not None for of_output in numbers.values())
+    ]
+    verdict, tolerance = result.get("verdict"), job.test.get("tolerance", {})
+    unfinished = "It never ran." if job.state.final else "It has not finished yet."
+    lines = (arithmetic_view.of_seed(name, seen[name]) for name in names)
+
+    def neighbor(step: int) -> str | None:
+        if place is None or not 0 <= place + step < len(order):
+            return None
+        return urls.job(job.id, output=output, seed=order.at(place + step))
+
     return SeedDetails(
-        seed=seed,
-        repeat=repeat,
+        *pair,
         verdict=verdict,
-        sentence=words.sentence(verdict)
-        if verdict
-        else ("It never ran." if job.state.final else "It has not finished yet."),
-        facts=_facts(result),
+        sentence=words.sentence(verdict) if verdict else unfinished,
+        facts=tuple(_facts(result)),
         message=result.get("message"),
-        columns=tuple((row.heading, row.sentence) for row in _SHOWN),
-        outputs=tuple(outputs[:_MAX_OUTPUTS]),
-        arithmetic=_arithmetic(
-            result.get("outputs") or {},
-            [numbers.output for numbers in outputs[:_MAX_OUTPUTS]],
+        columns=tuple((_SHOWN[place].heading, _SHOWN[place].sentence) for place in columns),
+        outputs=tuple(
+            _output(name, seen[name], [numbers[name][place] for place in columns], tolerance)
+            for name in names
         ),
-        left_out=max(0, len(outputs) - _MAX_OUTPUTS),
-        check=check(job, seed, outputs[0].output if outputs else ""),
-        before=before,
-        after=after,
+        arithmetic=tuple(line for line in lines if line is not None),
+        left_out=max(0, len(seen) - len(names)),
+        check=request.check(job, pair[0], names[0] if names else ""),
+        before=neighbor(-1),
+        after=neighbor(1),
     )
 
 
-def _facts(result: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    facts = []
-    if result.get("device"):
-        facts.append(("device", str(result["device"])))
-    if result.get("duration_ms") is not None:
-        facts.append(("duration", words.duration(result["duration_ms"] / 1000)))
-    if result.get("position") is not None:
-        facts.append(
-            ("ran before it in the same process", words.count(int(result["position"]), "kernel"))
-        )
-    if result.get("arrival") is not None:
-        facts.append(("finished", f"as number {result['arrival']:,}"))
-    return tuple(facts)
-
-
-def _outputs(
-    stored: Mapping[str, Mapping[str, Any]], tolerance: Mapping[str, Any]
-) -> list[OutputNumbers]:
-    """Return the outputs, worst first."""
-    return [
-        OutputNumbers(
-            output=name,
-            verdict=str(output["verdict"]),
-            explanation=output.get("explanation"),
-            numbers=tuple(words.reported_number(output.get(row.name)) for row in _SHOWN),
-            nonfinite=dict(output.get("nonfinite_kinds") or {}),
-            digest=output.get("digest"),
-            decided=comparators_view.decided(declared, output)
-            if (declared := for_output(tolerance, name))
-            else "",
-            why=diagnoses.sentence_of(output),
-        )
-        for name in verdicts.worst_first(stored)
-        for output in (stored[name],)
-    ]
-
-
-def _arithmetic(
-    stored: Mapping[str, Mapping[str, Any]], outputs: Sequence[str]
-) -> tuple[ArithmeticLine, ...]:
-    lines = (arithmetic_view.of_seed(output, stored[output]) for output in outputs)
-    return tuple(line for line in lines if line is not None)
-
-
-def check(job: JobRow, seed: int, output: str) -> str | None:
-    """Return the command that runs a seed of the job on the reader's own machine.
-
-    None for an imported job: nothing here can run it.
-    """
-    if imported.read(job) is not None:
-        return None
-    return check_line(
-        job.test,
-        build=job.build,
-        executor=job.target.executor,
-        seed=seed,
-        output=output,
-        reference=job.reference,
-        context=job.context,
+def _output(
+    name: str,
+    output: Mapping[str, Any],
+    numbers: Sequence[float | None],
+    tolerance: Mapping[str, Any],
+) -> OutputNumbers:
+    declared = for_output(tolerance, name)
+    return OutputNumbers(
+        output=name,
+        verdict=str(output["verdict"]),
+        explanation=output.get("explanation"),
+        numbers=tuple(numbers),
+        nonfinite=dict(output.get(KINDS) or {}),
+        digest=output.get("digest"),
+        decided=comparators_view.decided(declared, output) if declared else "",
+        why=diagnoses.sentence_of(output),
     )
 
 
-def shown_columns(details: SeedDetails) -> Sequence[int]:
-    """Return the columns that have a number in any output."""
+def _facts(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    known = (
+        ("device", "device", str),
+        ("duration", "duration_ms", lambda spent: words.duration(spent / 1000)),
+        (
+            "ran before it in the same process",
+            "position",
+            lambda count: words.count(int(count), "kernel"),
+        ),
+        ("finished", "arrival", lambda number: f"as number {number:,}"),
+    )
     return [
-        place
-        for place in range(len(_SHOWN))
-        if any(output.numbers[place] is not None for output in details.outputs)
+        (label, shown(result[name]))
+        for label, name, shown in known
+        if result.get(name) not in (None, "")
     ]
+
+
+def worst_line(seed: StoredSeed, tolerance: Mapping[str, Any]) -> SeedLine:
+    """Return a stored (seed, repeat) as a line; `tolerance` is its test's, {} for none."""
+    lines = []
+    for name, output in seed.outputs.items():
+        declared = for_output(tolerance, name)
+        lines.append(
+            OutputLine(
+                name,
+                output["verdict"],
+                output["explanation"],
+                output.get("tolerance_ratio"),
+                output.get("rounding_ratio"),
+                output.get("max_abs"),
+                dict(output.get(KINDS) or {}),
+                comparators_view.decided(declared, output)
+                if comparators_view.others(declared)
+                else "",
+            )
+        )
+    return from_object(SeedLine, seed, outputs=tuple(lines))
+
+
+def compared(seeds: Sequence[StoredSeed]) -> tuple[ComparisonLine, ...]:
+    """Return a line per output that is compared with the reference build's, by name."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for seed in seeds:
+        for name, output in seed.outputs.items():
+            if entry := output.get("reference"):
+                found.setdefault(name, []).append(entry)
+    return tuple(_comparison(name, entries) for name, entries in sorted(found.items()))
+
+
+def _comparison(output: str, entries: Sequence[Mapping[str, Any]]) -> ComparisonLine:
+    answers = [entry["within"] for entry in entries if entry["within"] is not None]
+    return ComparisonLine(
+        output,
+        all(answers) if answers else None,
+        *(
+            max((entry[name] for entry in entries if entry.get(name) is not None), default=None)
+            for name in _COMPARED
+        ),
+        min((entry["explanation"] for entry in entries), key=_EXPLANATIONS.index),
+    )

@@ -19,7 +19,7 @@ from gonogo_service.results.grid import Cell, Grid
 MAX_CELLS = 5_000
 MAX_ROWS = 50
 """Lines of the table of cells that are not green."""
-LETTERS = {str(verdict): "abcdefghijklmnopqrstuvwxyz"[verdict.rank] for verdict in WORST_FIRST}
+LETTERS = dict(zip(map(str, WORST_FIRST), "echftrsoukap", strict=True))
 """What stands for a verdict in `cells`."""
 NONE_YET = "."
 
@@ -132,24 +132,19 @@ def _line(grid: Grid, cell: Cell) -> GridCell:
 
 def _summary(job: JobRow, grid: Grid, noun: str) -> str:
     """Return the grid in words, for readers who don't see it."""
-    finished = job.done
-    if not finished:
-        if job.state.final:
-            return f"No {noun} ever ran."
-        return f"No {noun} has finished yet. A mark fills in for each that does."
-    counts_text = ", ".join(
+    if not job.done:
+        not_yet = f"No {noun} has finished yet. A mark fills in for each that does."
+        return f"No {noun} ever ran." if job.state.final else not_yet
+    counts = ", ".join(
         f"{job.counts[name]:,} {words.inline(words.mark(str(name)).label)}"
         for name in WORST_FIRST
         if job.counts.get(name)
     )
-    missing = grid.length - finished
-    text = (
-        f"{words.count(grid.length, noun)}: {counts_text}."
-        if missing <= 0
-        else f"{finished:,} of {words.count(grid.length, noun)}: {counts_text}."
-    )
-    if missing > 0:
-        text += f" {missing:,} never ran." if job.state.final else f" {missing:,} unfinished."
+    missing = max(0, grid.length - job.done)
+    of = f"{job.done:,} of " if missing else ""
+    text = f"{of}{words.count(grid.length, noun)}: {counts}."
+    if missing:
+        text += f" {missing:,} {'never ran' if job.state.final else 'unfinished'}."
     if grid.width > 1:
         text += f" Each mark shows the worst of {grid.width:,} consecutive {noun}s."
     return text

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo.spec.selections import KERNEL, Selection
+from gonogo.spec.selections import KERNEL
 from gonogo_dashboards.kit.outcomes import OutcomeCount, outcomes
 from gonogo_service.jobs import selection_tests
 from gonogo_service.jobs.model import JobRow
@@ -62,11 +62,6 @@ class TestsView:
     staged: bool
 
 
-def is_selection(job: JobRow) -> bool:
-    """Return whether the job runs tests that exist already."""
-    return job.kernel == KERNEL
-
-
 @dataclass(frozen=True)
 class Part:
     """The requested part of the tests: those whose names hold a text, without the first ones."""
@@ -87,7 +82,7 @@ def read(session: Session, job: JobRow, part: Part, output: str | None = None) -
 
     output: the output that the page shows, which the addresses of other parts keep.
     """
-    if not is_selection(job):
+    if job.kernel != KERNEL:
         return None
     records, total = selection_tests.tests(
         session, job.id, PAGE, skip=part.skip, search=part.search
@@ -107,27 +102,6 @@ def read(session: Session, job: JobRow, part: Part, output: str | None = None) -
         outcomes(job.outcomes or {}),
         any(line.stage for line in lines),
     )
-
-
-def facts(job: JobRow) -> tuple[tuple[str, str], ...]:
-    """Return the request of a selection in words."""
-    selection = Selection.parse(job.test)
-    named = (
-        ("suite", selection.suite),
-        ("filter", selection.filter),
-        ("stages", ", ".join(selection.stages or ()) or None),
-    )
-    rows = [(name, value) for name, value in named if value is not None]
-    if selection.shuffle is not None:
-        rows.append(
-            (
-                "order",
-                "shuffled by each seed"
-                if selection.shuffle is True
-                else f"shuffled by {selection.shuffle}",
-            )
-        )
-    return tuple(rows or [("tests", "all tests of the build")])
 
 
 def _line(record: selection_tests.TestRecord) -> TestLine:

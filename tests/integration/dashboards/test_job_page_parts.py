@@ -6,51 +6,36 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Engine, delete, select
 from sqlalchemy.orm import Session
 
 import stored_jobs
 from api import in_process
 from gonogo.judging.error_maps import error_map
 from gonogo_service.jobs import artifacts, attempts, chunks
-from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import AttemptRow, JobRow
-from gonogo_service.kit.database import engine as engines
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
-from gonogo_service.results import seed_grids
-from gonogo_service.results.rows import SeedGridRow
 
 EVIL = "</script><img src=x onerror=alert(1)>\u202e"
 
 
-def letters(engine: Engine, job_id: str) -> str:
-    with engines.reading(engine) as session:
-        job = jobs.get(session, job_id)
-        assert job is not None
-        return seed_grids.read(session, job)
+def test_the_grid_fills_in_as_results_come(migrated_sqlite_url: str) -> None:
+    with in_process(migrated_sqlite_url) as api:
+        with api.context.session() as session:
+            job = stored_jobs.submit(session, seeds=8)
 
+        def verdicts(*rows: dict[str, Any]) -> list[str]:
+            with api.context.session() as session:
+                stored_jobs.report(session, job.id, rows)
+            grid = api.client.get(f"/jobs/{job.id}.json").json()["grid"]
+            return [grid["verdicts"].get(letter, "") for letter in grid["cells"]]
 
-def test_the_grid_is_kept_with_the_rows_and_can_be_made_from_them(engine: Engine) -> None:
-    with engines.session(engine) as session:
-        job = stored_jobs.submit(session, seeds=8)
-    assert letters(engine, job.id) == ""
-    with engines.session(engine) as session:
-        stored_jobs.report(
-            session, job.id, [stored_jobs.row(4, wrong=True), stored_jobs.row(0, wrong=False)]
-        )
-    assert letters(engine, job.id) == "p...t"
-    with engines.session(engine) as session:  # a job that ran before the table came
-        session.execute(delete(SeedGridRow).where(SeedGridRow.job_id == job.id))
-    assert letters(engine, job.id) == "p...t"
-    with engines.session(engine) as session:
-        stored_jobs.report(session, job.id, [stored_jobs.unwell(2, "hang", "no answer")])
-    assert letters(engine, job.id) == "p.h.t"
-    with engines.reading(engine) as session:
-        assert (
-            session.scalar(select(SeedGridRow.letters).where(SeedGridRow.job_id == job.id))
-            == "p.h.t"
-        )
+        assert verdicts() == [""] * 8
+        wrong, right = stored_jobs.row(4, wrong=True), stored_jobs.row(0, wrong=False)
+        hollow = "pass_by_tolerance"
+        assert verdicts(wrong, right) == ["pass", "", "", "", hollow, "", "", ""]
+        hang = stored_jobs.unwell(2, "hang", "no answer")
+        assert verdicts(hang) == ["pass", "", "hang", "", hollow, "", "", ""]
 
 
 def _artifact(kind: str, seed: int, content: dict[str, Any], output: str = "") -> dict[str, Any]:
@@ -116,7 +101,8 @@ def test_the_page_and_its_twin_say_the_same_of_a_seed_its_map_and_its_log(
             job = _filled(session)
         view = api.client.get(f"/jobs/{job.id}.json", params={"seed": "3"}).json()
         results = api.get(f"/jobs/{job.id}/results")["items"]
-        assert view["grid"]["cells"] == "ppptpc"
+        letters = (view["grid"]["verdicts"][letter] for letter in view["grid"]["cells"])
+        assert [*letters] == ["pass"] * 3 + ["pass_by_tolerance", "pass", "crash"]
         assert view["grid"]["finished"] == len(results) == 6
         shown = view["seed"]
         assert (shown["seed"], shown["verdict"], shown["outputs"][0]["output"]) == (

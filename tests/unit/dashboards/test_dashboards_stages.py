@@ -12,7 +12,7 @@ from gonogo.cli.kit import show
 from gonogo.spec.diagnoses import JobDiagnosis
 from gonogo.spec.stages import JobStages, table
 from gonogo_dashboards import pages
-from gonogo_dashboards.jobs import stages
+from gonogo_dashboards.jobs import diagnosis_view
 from gonogo_service.kit.database.records import from_json, if_readable
 
 REPORTS = [
@@ -30,7 +30,7 @@ STAGES = from_json(JobStages, CONTENT)
 
 
 def test_every_stage_has_its_status_its_looks_and_what_is_in_the_way() -> None:
-    view = stages.view(STAGES)
+    view = diagnosis_view.stages(STAGES)
     assert [(line.number, line.name, line.status, line.looks) for line in view.lines] == [
         (1, "API <exists>", "passed", "pass"),
         (2, "stubs", "partial", "suspect"),
@@ -54,7 +54,7 @@ def test_the_partial_draws_the_table() -> None:
         '{% import "kit/parts.html" as parts with context %}{% include "jobs/stages.html" %}'
     )
     shown = SimpleNamespace(links={"diagnosis": "/api/v1/jobs/1/diagnosis"})
-    html = template.render(stages=stages.view(STAGES), view=shown)
+    html = template.render(stages=diagnosis_view.stages(STAGES), view=shown)
     assert "API &lt;exists&gt;" in html
     assert "<0>" not in html
     assert html.count("<strong>Blocker</strong>") == 1
@@ -64,7 +64,7 @@ def test_the_partial_draws_the_table() -> None:
 
 
 def test_the_view_is_plain_json() -> None:
-    view = stages.view(STAGES)
+    view = diagnosis_view.stages(STAGES)
     assert asdict(view)["lines"][0]["name"] == "API <exists>"
 
 
