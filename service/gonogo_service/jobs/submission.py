@@ -26,10 +26,12 @@ from gonogo.spec.selections import (
 from gonogo.spec.test_spec import TestSpec
 from gonogo.workloads import check_build
 from gonogo_service.builds import store as builds
+from gonogo_service.devices import workers
 from gonogo_service.jobs import queue_estimate, store
 from gonogo_service.jobs.bodies import JobIn, Prepared, SequentialSeeds, Target
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.jobs.new_job import NewJob
+from gonogo_service.kit.database.encoding import utcnow
 
 _REMEDY = "; another name is known once a worker with it has run"
 
@@ -205,7 +207,7 @@ def check_kind(session: Session, target: Target, settings: Settings) -> None:
 
 def why_it_waits(session: Session, queue: str, settings: Settings) -> str | None:
     """Return in words that no live worker serves a queue, and which are served; else None."""
-    served = queue_estimate.served(session, timeout_s=settings.heartbeat_timeout_s)
+    served = workers.live(session, now=utcnow(), timeout_s=settings.heartbeat_timeout_s)
     if queue in served:
         return None
     others = f"those with workers: {', '.join(sorted(served))}" if served else "no worker is live"
