@@ -100,7 +100,7 @@ def _grouped(
     """Yield (first place, verdict, number) by cell and verdict."""
     table = ResultRow
     place = (table.seed - order.seeds[0]) * order.repeats + table.repeat
-    by = place.op("/")(width), table.seed_verdict
+    by = place // width, table.seed_verdict
     query = select(func.min(place), table.seed_verdict, func.count())
     return session.execute(query.where(table.job_id == job_id, SEED).group_by(*by)).all()  # type: ignore[return-value]
 

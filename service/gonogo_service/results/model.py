@@ -42,8 +42,9 @@ class ResultRow(Base):
     explanation: Mapped[str | None] = mapped_column(ExplanationType)
     outcome: Mapped[str | None]  # of an existing test: passed, failed, ...
     arithmetic: Mapped[str | None]
-    # gonogo.spec.verdicts.size; infinite for a seed without outputs, and for NaN
-    size: Mapped[float]
+    # minus gonogo.spec.verdicts.size, so that the worst comes first; minus infinity for a seed
+    # without outputs, and for NaN
+    minus_size: Mapped[float]
     tolerance_ratio: Mapped[float | None]
     rounding_ratio: Mapped[float | None]
     max_abs: Mapped[float | None]
@@ -60,13 +61,13 @@ class ResultRow(Base):
             "ix_results_worst",
             "job_id",
             "seed_verdict",
-            text("size DESC"),
+            "minus_size",
             "seed",
             "repeat",
             sqlite_where=_WORST,
             postgresql_where=_WORST,
         ),
-        Index("ix_results_output", "job_id", "output", "verdict", text("size DESC")),
+        Index("ix_results_output", "job_id", "output", "verdict", "minus_size"),
     )
 
 

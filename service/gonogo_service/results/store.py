@@ -119,11 +119,11 @@ def _rows(
 def _of_output(output: Mapping[str, Any] | None, verdict: str) -> tuple[Any, ...]:
     """Return the values of an output's columns; `verdict` is that of a seed without outputs."""
     if output is None:
-        return (verdict, None, None, None, float("inf"), *[None] * (len(_OF_OUTPUT) - 2))
+        return (verdict, None, None, None, -float("inf"), *[None] * (len(_OF_OUTPUT) - 2))
     notes = {n: value for n, value in output.items() if n not in _HEAD and value is not None}
     outcome, arithmetic, *numbers = map(output.get, seeds.COLUMNS)
     judged = str(output["verdict"]), output.get("explanation"), outcome, arithmetic
-    return (*judged, size(output), *numbers, notes or None)
+    return (*judged, -size(output), *numbers, notes or None)
 
 
 def _sources(

@@ -60,13 +60,9 @@ def read(
     places = select(table.arrival).where(table.job_id == job_id, SEED, *conditions)
     if verdict is not None:
         places = places.where(table.seed_verdict == verdict)
-    order = table.seed_verdict, table.size.desc(), table.seed, table.repeat
-    arrivals = list(session.scalars(places.order_by(*order).limit(limit)))
-    if not arrivals:
-        return []
-    found = stored.read(session, table.job_id == job_id, table.arrival.in_(arrivals))
-    seeds = {seed.arrival: seed for seed in found}
-    return [seeds[arrival] for arrival in arrivals]
+    order = table.seed_verdict, table.minus_size, table.seed, table.repeat
+    arrivals = session.scalars(places.order_by(*order).limit(limit))
+    return list(stored.read_at(session, [(job_id, arrival) for arrival in arrivals]))
 
 
 def worst_iteration(session: Session, job_id: str) -> int | None:
@@ -144,22 +140,18 @@ def worst_marks(
     for jobs, room in zip(columns, rooms, strict=True):
         for job in jobs:
             for verdict, number in (totals[job.id].counts if job.id in totals else {}).items():
-                parts.append((job.id, output, verdict, 0.0, _FINITE, min(number, room)))
-                parts.append((job.id, output, verdict, _FINITE, math.inf, _few(room)))
+                parts.append((job.id, output, verdict, -_FINITE, 0.0, min(number, room)))
+                parts.append((job.id, output, verdict, -math.inf, -_FINITE, _few(room)))
             for verdict in filter(job.counts.get, _LOST):
-                parts.append((job.id, WHOLE, verdict.value, 0.0, math.inf, _few(room)))
-    chosen: dict[str, list[int]] = {}
+                parts.append((job.id, WHOLE, verdict.value, -math.inf, 0.0, _few(room)))
+    chosen: list[tuple[str, int]] = []
     for batch in batched(parts, _AT_ONCE):
-        for number, arrival in of_each(session, _largest(), _PART, batch):
-            chosen.setdefault(batch[number][0], []).append(arrival)
+        rows = of_each(session, _largest(), _PART, batch)
+        chosen += [(batch[number][0], arrival) for number, arrival in rows]
     candidates: list[list[Mark]] = [[] for _ in columns]
     names = _names(_known(metric), more)
-    table = ResultRow
-    for job_id, arrivals in chosen.items():
-        for some in batched(arrivals, 500):
-            of_marks = table.arrival.in_(some), table.output.in_((output, WHOLE))
-            for seed in stored.read(session, table.job_id == job_id, *of_marks, statistics=names):
-                candidates[place[job_id]].append(_mark(seed, output, metric))
+    for seed in stored.read_at(session, chosen, names, (output, WHOLE)):
+        candidates[place[seed.job]].append(_mark(seed, output, metric))
     return [
         mark
         for of_column, room in zip(candidates, rooms, strict=True)
@@ -177,10 +169,10 @@ def _largest() -> Ask:
             table.job_id == given("job"),
             table.output == given("output"),
             table.verdict == given("verdict"),
-            table.size.between(given("low"), given("high")),
+            table.minus_size.between(given("low"), given("high")),
         )
         query = select(table.arrival).where(*of_verdict)
-        return query.order_by(table.size.desc()).limit(given("most"))
+        return query.order_by(table.minus_size).limit(given("most"))
 
     return ask
 
@@ -258,7 +250,7 @@ def spread(
     output: str,
     metric: str,
     totals: Mapping[str, Tally],
-    most: int = NEWEST,
+    most: int | None = None,
 ) -> Spread:
     """Return the spread of an output's values over jobs, newest first, with these sums by job."""
     figures = [totals[job.id] for job in jobs if job.id in totals]
@@ -283,7 +275,7 @@ def spread_of(
 
 
 def newest(
-    session: Session, jobs: Sequence[Counted], output: str, metric: str, most: int = NEWEST
+    session: Session, jobs: Sequence[Counted], output: str, metric: str, most: int | None = None
 ) -> list[float]:
     """Return the finite values of the newest seeds of jobs, newest job first.
 
@@ -293,15 +285,16 @@ def newest(
     column: Any = getattr(table, _known(metric))
     values: list[float] = []
     for job in jobs:
-        left = most - len(values)
+        left = (most or NEWEST) - len(values)
         if left <= 0:
             break
         where = [table.job_id == job.id, table.arrival > job.done - left, column.is_not(None)]
         query = select(column if output != WHOLE else func.max(column)).where(*where)
         if output == WHOLE:
-            query = query.group_by(table.arrival)
-        else:  # not by the index of outputs, which has all seeds
+            query = query.group_by(table.arrival).order_by(table.arrival)
+        else:  # by the index of arrivals: that of outputs has all seeds
             query = query.where(func.coalesce(table.output, WHOLE) == output)
+            query = query.order_by(table.job_id, table.arrival, table.place)
         values += [value for value in session.scalars(query) if math.isfinite(value)]
     return values
 

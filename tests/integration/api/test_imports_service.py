@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from api import Api, in_process
-from gonogo_service.results import job_seeds
+from gonogo_service.results import worst
 
 JUNIT = b"""<testsuite name="nightly"><testcase classname="ln" name="dx" time="0.5"/>
 <testcase classname="ln" name="dgamma"><failure message="off"/></testcase></testsuite>"""
@@ -163,7 +163,7 @@ def test_the_page_of_a_file_without_numbers_looks_for_no_worst_numbers(
 ) -> None:
     """For a file of 19,900 tests that took .7 s, more than all the rest of the page."""
     job = take(api, JUNIT, suite="pages")["id"]
-    monkeypatch.delattr(job_seeds, "worst_seeds")
+    monkeypatch.delattr(worst, "read")
     assert api.client.get(f"/jobs/{job}", headers={"Accept": "text/html"}).status_code == 200
 
 

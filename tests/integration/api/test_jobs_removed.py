@@ -32,7 +32,7 @@ def api(migrated_sqlite_url: str) -> Iterator[Api]:
 def _forget(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove all tiers of all jobs, as if nothing needed any."""
     monkeypatch.setattr(retention, "_has_newer", lambda: retention.JobRow.id.is_not(None))
-    monkeypatch.setattr(retention.needed_jobs, "of", lambda _session: frozenset())
+    monkeypatch.setattr(retention, "needed_jobs", lambda _session: frozenset())
     later = utcnow() + timedelta(days=2)
     assert retention.prune(api.context.engine, EVERYTHING, now=later, actor="test")
 
@@ -50,7 +50,7 @@ def test_a_job_without_rows_says_so_instead_of_showing_none(
         assert (answer.status_code, answer.json()["type"]) == (410, "urn:gonogo:problem:removed")
         assert "were removed on" in answer.json()["detail"]
     page = api.client.get(f"/jobs/{job}?seed=1").text
-    assert "Its results per seed and its statistics were removed on" in page
+    assert "Its results per seed were removed on" in page
     assert "Its artifacts and logs were removed on" in page
     assert "Error of every seed" not in page
     body = {"test": api.get(f"/jobs/{job}")["test_key"], "tolerance": {"atol": 1}}
@@ -119,7 +119,7 @@ def test_only_an_ended_job_is_deleted_and_the_audit_says_by_whom(api: Api) -> No
     assert message["data"] == reference
     assert messages.sentence(message) == "job.finished"
     rows = api.rows()
-    assert (rows["day_rollups"], rows["job_tallies"], rows["seed_results"]) == (0, 0, 0)
+    assert (rows["daily"], rows["job_blocks"], rows["results"]) == (0, 0, 0)
 
 
 def test_a_run_is_counted_without_its_deleted_jobs(api: Api) -> None:

@@ -3,16 +3,15 @@ nothing does."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from html import escape
 from functools import partial
+from html import escape
 from typing import Any
 
 import pytest
 import time_machine
-from gonogo_service.results import tallies
 from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
 
@@ -32,8 +31,10 @@ from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import make_engine, reading, session
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import DeliveryState, JobState
+from gonogo_service.results import tallies
 from gonogo_service.results.batch import Batch
 from gonogo_service.suites import runs
+from gonogo_service.tests import recent_days
 from gonogo_service.webhooks import deliveries
 from gonogo_service.webhooks import store as webhooks
 from gonogo_service.webhooks.deliveries import Try

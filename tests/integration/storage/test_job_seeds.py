@@ -19,9 +19,8 @@ from gonogo_dashboards.kit import cache
 from gonogo_service.jobs import store as jobs
 from gonogo_service.kit.database import engine as engines
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.results import job_seeds, worst_seeds
-from gonogo_service.results.rollups import rollups
-from gonogo_service.results.rows import SeedResultRow
+from gonogo_service.results import grid, tallies, worst
+from gonogo_service.results.model import ResultRow
 
 SEEDS = 600
 
@@ -62,7 +61,7 @@ def _rows_read(session: Session) -> Iterator[list[int]]:
         counters = (
             "SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_xact_user_tables"
         )
-        read = text(f"{counters} WHERE relname LIKE 'seed_results%'")
+        read = text(f"{counters} WHERE relname = 'results'")
         before = session.scalar(read)
         yield row_count
         row_count[0] = int(session.scalar(read) - before)
@@ -79,16 +78,17 @@ def _rows_read(session: Session) -> Iterator[list[int]]:
         yield row_count
     finally:
         event.remove(session.get_bind().engine, "before_cursor_execute", note)
-    for statement, values in [call for call in calls if "seed_results" in call[0]]:
+    for statement, values in [call for call in calls if " results" in call[0]]:
         cursor = session.connection().connection.cursor()
         steps = [
             step
             for *_, step in cursor.execute(f"EXPLAIN QUERY PLAN {statement}", values)
-            if "seed_results" in step
+            if " results " in step
         ]
         for step in steps:
             # a statement with a limit, one that names its seeds, or the first seeds to arrive
-            names = ("rank_", "job_id=? AND arrival=?", "job_id=? AND arrival<?")
+            names = ("ix_results_output (job_id=? AND output=? AND verdict=?", "ix_results_worst")
+            names += ("job_id=? AND arrival", "job_id=? AND seed=?")
             bounded = any(name in step for name in names)
             row_count[0] += 0 if "SEARCH" in step and bounded else SEEDS
         rows = cursor.execute(statement, values).fetchall()
@@ -106,9 +106,10 @@ def unused(request: pytest.FixtureRequest) -> Iterator[Engine]:
 def test_of_a_large_job_only_what_is_shown_is_read(
     unused: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worst_seeds, "MAX_WHOLE", 100)
-    monkeypatch.setattr(worst_seeds, "CANDIDATES", 20)
+    monkeypatch.setattr(worst, "MAX_WHOLE", 100)
+    monkeypatch.setattr(worst, "NEWEST", 50)
     monkeypatch.setattr(plots, "WORST_MARKS", 40)
+    monkeypatch.setattr(grid, "MAX_ROWS", 100)
     rows = _large()
     _job(unused, [stored_jobs.row(seed, wrong=True) for seed in range(8)])
     with unused.begin() as connection:
@@ -117,18 +118,18 @@ def test_of_a_large_job_only_what_is_shown_is_read(
     job_id = _job(unused, rows)
     with engines.reading(unused) as session, _rows_read(session) as read:
         view = job_page.job(session, job_id, "dx", utcnow())
-    assert read[0] < 250, "of 600 rows"
+    assert read[0] < 800, "of 1,800 rows"
     assert view is not None
     plot = view.plot
     assert plot is not None
     assert plot.spread is not None
     assert (plot.total, plot.whole, plot.first, plot.last) == (SEEDS, False, 0, SEEDS - 1)
     assert len(plot.marks) <= 40 + 2 * 5
-    # each verdict has its share, its largest values; seeds without a number are there too
+    # each verdict has its share, its worst seeds; seeds without a number are there too
     values = {
         verdict: sorted(
             (
-                row["outputs"]["dx"]["tolerance_ratio"]
+                row["outputs"]["dx"]["rounding_ratio"]
                 for row in rows[:-2]
                 if row["verdict"] == verdict
             ),
@@ -138,9 +139,10 @@ def test_of_a_large_job_only_what_is_shown_is_read(
     }
     for verdict, largest in values.items():
         shown = sorted(
-            (mark.value or 0.0 for mark in plot.marks if mark.verdict == verdict), reverse=True
+            (mark.rounding_ratio or 0.0 for mark in plot.marks if mark.verdict == verdict),
+            reverse=True,
         )
-        assert shown == pytest.approx(largest[: len(shown)])
+        assert set(shown) <= set(largest[:40])
         assert len(shown) > 15
     assert {(mark.verdict, mark.value) for mark in plot.marks if mark.seed >= SEEDS - 2} == {
         ("fail", None),
@@ -148,10 +150,9 @@ def test_of_a_large_job_only_what_is_shown_is_read(
     }
     assert [mark.seed for mark in plot.marks] == sorted(mark.seed for mark in plot.marks)
     assert plot.marks[0].rounding_ratio is not None
-    # the spread is that of all
-    assert [plot.spread.low, plot.spread.high] == pytest.approx(
-        [min(values["pass"]), values["pass_by_tolerance"][0]]
-    )
+    # the largest is that of all, the others are those of the newest
+    ratios = [row["outputs"]["dx"]["tolerance_ratio"] for row in rows[:-2]]
+    assert [plot.spread.low, plot.spread.high] == [min(ratios[-48:]), max(ratios)]
     assert plot.spread.unnumbered == 1
     # the worst: by verdict, then by how far beyond rounding among those with the largest errors
     assert [seed.verdict for seed in view.worst] == ["hang", "fail"] + ["pass_by_tolerance"] * 10
@@ -163,35 +164,23 @@ def test_of_a_large_job_only_what_is_shown_is_read(
     assert view.grid.finished == SEEDS
 
 
-def test_few_seeds_are_all_marks_and_say_the_same_by_either_way(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_seeds_are_all_marks_and_say_the_same_by_either_way(engine: Engine) -> None:
     rows = [stored_jobs.row(seed, wrong=seed % 3 == 0) for seed in range(19)] + [
         stored_jobs.unwell(19, "crash", "signal 11")
     ]
     job_id = _job(engine, rows, over=False)
     with engines.reading(engine) as session:
-        job, sums = jobs.get(session, job_id), rollups.of_job(session, job_id)
+        job, sums = jobs.get(session, job_id), tallies.of_job(session, job_id)
         assert job is not None
-        assert sums is not None
-        every = job_seeds.marks(session, job, "dx", "tolerance_ratio", sums)
+        every = worst.marks(session, [job], "dx", "tolerance_ratio", None)
         assert [mark.seed for mark in every] == list(range(20))
         assert every[0].statistics["count"] == 6930378
         sent = rows[0]["outputs"]["dx"]["distance"]
-        assert every[0].statistics["distance"] == pytest.approx(sent)
-        assert job_seeds.marks(session, job, "dx", "tolerance_ratio", sums, 60) == every
-        assert job_seeds.marks(session, job, "dx", "tolerance_ratio", None, 60) == every, (
-            "while it isn't counted"
-        )
-        assert [
-            output.counts
-            for output in job_seeds.outputs(session, job_id, sums)
-            if output.output == "dx"
-        ] == [{"pass": 12, "pass_by_tolerance": 7}]
-        whole = job_seeds.worst_seeds(session, job_id, 12, sums)
-        monkeypatch.setattr(worst_seeds, "MAX_WHOLE", 1)
-        assert job_seeds.worst_seeds(session, job_id, 12, sums) == whole
-        assert len(whole) == 12
+        assert every[0].statistics["distance"] == sent
+        of_job = {job_id: sums["dx"]}
+        most = worst.worst_marks(session, [[job]], "dx", "tolerance_ratio", 60, of_job, None)
+        assert sorted(most, key=lambda mark: mark.seed) == every
+        assert sums["dx"].counts == {"pass": 12, "pass_by_tolerance": 7}
 
 
 def test_among_equal_verdicts_the_seed_farthest_beyond_rounding_comes_first(engine: Engine) -> None:
@@ -205,10 +194,7 @@ def test_among_equal_verdicts_the_seed_farthest_beyond_rounding_comes_first(engi
         job = stored_jobs.submit(session, seeds=4)
         stored_jobs.report(session, job.id, rows)
     with engines.reading(engine) as session:
-        assert [
-            seed.seed
-            for seed in job_seeds.worst_seeds(session, job.id, 4, rollups.of_job(session, job.id))
-        ] == [3, 1, 2, 0]
+        assert [seed.seed for seed in worst.read(session, job.id, 4)] == [3, 1, 2, 0]
 
 
 def test_a_job_that_is_over_is_read_once_and_a_late_row_is_seen(engine: Engine) -> None:
@@ -224,7 +210,9 @@ def test_a_job_that_is_over_is_read_once_and_a_late_row_is_seen(engine: Engine) 
         statements.clear()
         with engines.reading(engine) as session:
             views.append(job_page.job(session, job_id, None, utcnow()))
-    assert [statement for statement in statements if SeedResultRow.__tablename__ in statement] == []
+    assert [
+        statement for statement in statements if f" {ResultRow.__tablename__} " in statement
+    ] == []
     assert views[0] is not None
     assert views[1] is not None
     assert views[0].plot == views[1].plot

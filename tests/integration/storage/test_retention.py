@@ -1,4 +1,4 @@
-"""Retention and deletion of jobs: what goes, what stays, and sums that are those of a rebuild."""
+"""Retention and deletion of jobs: what goes, and what stays."""
 
 from __future__ import annotations
 
@@ -6,49 +6,46 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from gonogo_service.results.rollups import rebuild, rollups
-from gonogo_service.results.rows import (
-    ArchivedTallyRow,
-    DayRollupRow,
-    JobTallyRow,
-    RolledRow,
-    SeedResultRow,
-)
-from sqlalchemy import Engine, delete, func, select, text
+from sqlalchemy import Engine, func, select
 
 import audit_log
 import stored_jobs
 from gonogo.errors import FieldError
-from gonogo_service.compare import comparison_side
+from gonogo_service.compare import sides
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.jobs import artifacts, closing, job_removal
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import ArtifactRow, EventRow, JobRow
-from gonogo_service.kit.database import partitions
 from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import make_engine, reading, session
 from gonogo_service.kit.database.ids import new_id
-from gonogo_service.operate import retention, tiers
+from gonogo_service.operate import retention
 from gonogo_service.operate.retention import Policy, Tier
-from gonogo_service.results import job_seeds
+from gonogo_service.results import tallies
 from gonogo_service.results.batch import Batch
+from gonogo_service.results.model import DailyRow, JobBlockRow, ResultRow
 from gonogo_service.tests import rejudgements
 
 LATER = timedelta(days=500)
 SEEDS = Policy({Tier.seeds: 400})
-ALL = Policy({Tier.artifacts: 90, Tier.seeds: 400, Tier.rollups: 450})
+ALL = Policy({Tier.artifacts: 90, Tier.seeds: 400})
 EVERYTHING = stored_jobs.TestSpec.parse(stored_jobs.NIGHTLY)
 
 
 def sums(engine: Engine) -> dict[Any, Any]:
-    """Every roll-up and tally in use, by key."""
+    """Every row of the aggregates, by key."""
     with reading(engine) as current:
         return {
             tuple(row)[: len(table.__table__.primary_key.columns)]: tuple(row)
-            for table in (DayRollupRow, JobTallyRow, RolledRow)
-            for row in current.execute(select(*table.__table__.columns))
+            for table in (DailyRow, JobBlockRow)
+            for row in current.execute(select(*_keys_first(table)))
         }
+
+
+def _keys_first(table: Any) -> list[Any]:
+    keys = [*table.__table__.primary_key.columns]
+    return keys + [column for column in table.__table__.columns if column not in set(keys)]
 
 
 def count(engine: Engine, table: Any, *conditions: Any) -> int:
@@ -90,55 +87,35 @@ def test_a_clock_that_is_years_ahead_removes_nothing(
     engine.dispose()
 
 
-def test_each_tier_goes_and_sums_stay_those_of_a_rebuild(engine: Engine) -> None:
+def test_each_tier_goes_and_the_sums_stay(engine: Engine) -> None:
     old = night(engine)
     newest = night(engine)
     resolve_flags(engine)
     before = sums(engine)
     planned = retention.estimate(engine, ALL, now=utcnow() + LATER)
-    assert count(engine, SeedResultRow) == 16  # a dry run removes nothing
+    assert count(engine, ResultRow) == 48  # a dry run removes nothing
     removed = prune(engine, SEEDS)
     assert removed.tiers[Tier.seeds] == planned.tiers[Tier.seeds]
     assert removed.tiers[Tier.seeds].jobs == 1
-    assert removed.tiers[Tier.seeds].rows == 8
-    assert removed.tiers[Tier.seeds].bytes > 8 * tiers.ROW_BYTES
-    assert count(engine, SeedResultRow, SeedResultRow.job_id == old) == 0
-    assert count(engine, SeedResultRow, SeedResultRow.job_id == newest) == 8
-    assert sums(engine) == before
-    rebuild.rebuild(engine)
-    assert sums(engine) == before
-    with session(engine) as current:  # also where nothing of the roll-ups is left
-        for table in (DayRollupRow, JobTallyRow, RolledRow):
-            current.execute(delete(table))
-    rebuild.catch_up(engine)
+    assert removed.tiers[Tier.seeds].rows == 24
+    assert removed.tiers[Tier.seeds].bytes >= 24 * retention.ROW_BYTES
+    assert count(engine, ResultRow, ResultRow.job_id == old) == 0
+    assert count(engine, ResultRow, ResultRow.job_id == newest) == 24
     assert sums(engine) == before
     with reading(engine) as current:
         job = jobs.get(current, old)
         assert job is not None
         assert (job.verdict, job.done) == ("pass_by_tolerance", 8)
-        rolled_up = rollups.of_job(current, old)
-        assert {entry.output for entry in job_seeds.outputs(current, old, rolled_up)} == {
-            "dx",
-            "dgamma",
-            "dbeta",
-        }
-        # what ran on a sick device can still be left out of a comparison
-        on_device = comparison_side._device_counts(current, old, "emulator:0")
-        assert on_device == {"pass_by_tolerance": 8}
+        assert set(tallies.of_job(current, old)) == {"", "dx", "dgamma", "dbeta"}
     assert count(engine, EventRow, EventRow.job_id == old, EventRow.type == "state") > 0
 
     removed = prune(engine)
     assert {tier: amount.jobs for tier, amount in removed.tiers.items()} == {
         Tier.artifacts: 1,
         Tier.seeds: 0,
-        Tier.rollups: 1,
     }
     assert count(engine, ArtifactRow) == 1
-    assert count(engine, ArchivedTallyRow) == 0
-    left = sums(engine)
-    assert 0 < len(left) < len(before)
-    rebuild.rebuild(engine)
-    assert sums(engine) == left
+    assert sums(engine) == before
     assert entries(engine).count("retention.removed") == 2
     assert not prune(engine)  # nothing is left to do, and no entry says so
     assert entries(engine).count("retention.removed") == 2
@@ -167,26 +144,20 @@ def test_what_something_open_needs_stays_and_so_do_labels_builds_and_the_newest(
     assert retention.estimate(engine, ALL, now=utcnow() + LATER).tiers[Tier.seeds].jobs == 0
 
 
-def test_a_rebuild_that_runs_meanwhile_counts_no_seed_twice_or_never(engine: Engine) -> None:
+def test_a_pass_that_is_killed_is_finished_by_the_next_one(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     old = night(engine)
     night(engine)
     resolve_flags(engine)
-    before = sums(engine)
-    rebuild.SLICE, size = 3, rebuild.SLICE
-    try:
-        unit = rebuild.rebuild_unit(engine, _unit(engine, old))
-        next(unit)  # three seeds of the old job are counted from rows that vanish now
-        assert prune(engine, SEEDS)
-        for _ in unit:
-            pass
-    finally:
-        rebuild.SLICE = size
-    assert sums(engine) == before
-
-
-def _unit(engine: Engine, job_id: str) -> rebuild.Unit:
-    with reading(engine) as current:
-        return rebuild.Unit.of_job(current.get_one(JobRow, job_id))
+    monkeypatch.setattr(retention, "BLOCK", 3)
+    turns = iter([True, True, False])
+    assert retention.prune(
+        engine, SEEDS, now=utcnow() + LATER, actor="test", keep_going=lambda: next(turns)
+    )
+    assert count(engine, ResultRow, ResultRow.job_id == old) == 15
+    assert not prune(engine, SEEDS)
+    assert count(engine, ResultRow, ResultRow.job_id == old) == 0
 
 
 def test_rows_that_come_after_the_removal_are_dropped(engine: Engine) -> None:
@@ -200,7 +171,7 @@ def test_rows_that_come_after_the_removal_are_dropped(engine: Engine) -> None:
         late = Batch.of([stored_jobs.row(99, wrong=True)])
         closing.record(current, job, old, late, now=utcnow())
         assert job.done == 8
-    assert count(engine, SeedResultRow, SeedResultRow.job_id == old) == 0
+    assert count(engine, ResultRow, ResultRow.job_id == old) == 0
 
 
 def test_a_job_without_rows_is_not_judged_again_and_its_tests_not_compared(engine: Engine) -> None:
@@ -220,48 +191,11 @@ def test_a_job_without_rows_is_not_judged_again_and_its_tests_not_compared(engin
             FieldError, match="can't be judged again: the results per seed of its 2"
         ):
             rejudgements.report(current, spec, spec)
-        side = comparison_side.find(current, "tt-train-2025", "base")
+        side = sides.find(current, "tt-train-2025", "base")
         with pytest.raises(
             FieldError, match="can't be compared: its results per test were removed"
         ):
-            comparison_side.read(current, side)
-
-
-def test_a_month_without_needed_rows_is_dropped_and_another_one_cleared(
-    migrated_postgres_url: str,
-) -> None:
-    engine = make_engine(migrated_postgres_url)
-    old = night(engine)
-    labeled = night(engine, labels={"keep": ""})
-    night(engine)
-    resolve_flags(engine)
-    (month,) = _months(engine, old)
-    removed = prune(engine, SEEDS)  # the month has a job that is kept
-    assert month.name not in removed.partitions
-    assert count(engine, SeedResultRow) == 16
-    assert month.name in _partitions(engine)
-    with session(engine) as current:
-        for job in (labeled, *current.scalars(select(JobRow.id))):
-            tiers.forget_seeds(current, job, now=utcnow())
-    assert count(engine, SeedResultRow) == 16
-    removed = prune(engine, SEEDS)
-    assert month.name in removed.partitions
-    assert month.name not in _partitions(engine)
-    assert count(engine, SeedResultRow) == 0
-    night(engine)  # its rows have a place all the same
-    assert count(engine, SeedResultRow) == 8
-    engine.dispose()
-
-
-def _months(engine: Engine, job_id: str) -> list[partitions.Month]:
-    with engine.connect() as connection:
-        months = partitions.months_before(connection, utcnow() + LATER)
-    return [month for month in months if month.low <= job_id < month.high]
-
-
-def _partitions(engine: Engine) -> list[str]:
-    with engine.connect() as connection:
-        return list(connection.scalars(text("SELECT relname FROM pg_class WHERE relkind = 'r'")))
+            sides.read(current, side)
 
 
 def test_a_deleted_job_leaves_nothing_and_everything_else_is_right_without_it(
@@ -280,28 +214,12 @@ def test_a_deleted_job_leaves_nothing_and_everything_else_is_right_without_it(
         assert (flag.state, flag.first_job, flag.last_job, flag.jobs) == ("open", first, first, 1)
         removed = job_removal.remove(current, first, actor="me", now=utcnow())
         assert removed.flags_resolved == (flag.id,)
-    assert rebuild.run_requested(engine) == 1
-    assert sums(engine) == before
-    rebuild.rebuild(engine)
     assert sums(engine) == before
     for table in Base.metadata.sorted_tables:
         if "job_id" in table.c:
             ids = {str(job) for job in _column(engine, table.c.job_id)}
             assert ids <= {only}, table.name
     assert [str(job) for job in _column(engine, JobRow.id)] == [only]
-
-
-def test_a_request_leaves_the_counting_of_many_seeds_to_the_background(engine: Engine) -> None:
-    night(engine)
-    before = sums(engine)
-    second = night(engine)
-    with session(engine) as current:
-        job_removal.remove(current, second, actor="me", now=utcnow())
-    assert rebuild.run_requested(engine, most=7) == 0  # 8 are left
-    assert rebuild.run_requested(engine, keep_going=lambda: False) == 0
-    assert rebuild.run_requested(engine, most=8) == 1
-    assert rebuild.run_requested(engine) == 0
-    assert sums(engine) == before
 
 
 def _column(engine: Engine, column: Any) -> list[Any]:

@@ -3,48 +3,41 @@ words."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.jobs import seed_grid
-from gonogo_service.jobs.model import JobRow, SuspectSeeds
-from gonogo_service.kit.database.states import JobKind, JobState
-from gonogo_service.results.seed_grids import LETTERS, NONE_YET
+from gonogo_dashboards.jobs.seed_grid import LETTERS, NONE_YET, GridView
+from gonogo_service.kit.database.states import JobState
+from gonogo_service.results import grid as reads
 from gonogo_service.results.seed_order import SeedOrder
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
+VERDICTS = {letter: Verdict(name) for name, letter in LETTERS.items()}
 
 
-def job(
-    seeds: Any, *, repeats: int = 1, state: JobState = JobState.running, **changes: Any
-) -> JobRow:
-    """Return a job as stored; only the fields that the grid reads matter."""
-    values: dict[str, Any] = dict.fromkeys(JobRow.__dataclass_fields__)
-    values |= {
-        "kind": JobKind.seeds,
-        "state": state,
-        "seeds": seeds,
-        "repeats": repeats,
-        "created_at": NOW,
-    }
-    return JobRow(**{**values, **changes})
+def job(seeds: Any, *, repeats: int = 1, state: JobState = JobState.running, **changes: Any) -> Any:
+    """Return what the grid reads of a job."""
+    facts = {"added_seeds": (), "sequential": None, **changes}
+    return SimpleNamespace(seeds=seeds, repeats=repeats, state=state, **facts)
 
 
-def suspects_adding(*seeds: int) -> SuspectSeeds:
-    """Return suspect seeds that added others."""
-    return SuspectSeeds(
-        seeds=[0],
-        added=list(seeds),
-        rounds=1,
-        explanation=None,
-        count=1,
-        pooled=None,
-        words="",
-        policy="2",
-    )
+def view(job: Any, letters: str) -> GridView:
+    """Return the grid of a job whose (seed, repeat) have these verdicts, in order."""
+    order = SeedOrder.of(job.seeds, job.repeats, job.added_seeds)
+    length = len(letters) if job.sequential is not None else len(order)
+    width = reads._width(length, seed_grid.MAX_CELLS)
+    starts = range(0, length, width)
+    cells = [reads.Cell(start, min(start + width, length)) for start in starts]
+    for place, letter in enumerate(letters):
+        if letter != NONE_YET:
+            reads._count(cells[place // width], place, VERDICTS[letter], 1)
+    job.counts = Counter(str(VERDICTS[letter]) for letter in letters if letter != NONE_YET)
+    job.done = job.counts.total()
+    return seed_grid.view(job, reads.Grid(order, length, width, tuple(cells)), "seed")
 
 
 def test_every_verdict_has_a_letter_of_its_own_and_none_means_nothing() -> None:
@@ -75,7 +68,7 @@ def test_places_and_seeds_are_each_others_inverse(
 
 
 def test_a_cell_waits_until_its_seed_has_come() -> None:
-    grid = seed_grid.view(job({"start": 0, "count": 6}), "p.f", "seed")
+    grid = view(job({"start": 0, "count": 6}), "p.f")
     assert (grid.cells, grid.finished, grid.total, grid.width, grid.seeds) == (
         "p.f...",
         2,
@@ -86,42 +79,38 @@ def test_a_cell_waits_until_its_seed_has_come() -> None:
     assert grid.summary == "2 of 6 seeds: 1 fail, 1 pass. 4 unfinished."
     assert list(grid.verdicts.values()) == ["fail", "pass"]
     assert [(cell.seed, cell.verdict) for cell in grid.table] == [(2, "fail")]
-    over = seed_grid.view(job({"start": 0, "count": 6}, state=JobState.cancelled), "p.f", "seed")
+    over = view(job({"start": 0, "count": 6}, state=JobState.cancelled), "p.f")
     assert (over.waiting, over.summary) == (
         "never ran",
         "2 of 6 seeds: 1 fail, 1 pass. 4 never ran.",
     )
-    assert seed_grid.view(job({"start": 0, "count": 6}), "", "seed").cells == "......"
+    assert view(job({"start": 0, "count": 6}), "").cells == "......"
     assert (
-        seed_grid.view(job({"start": 0, "count": 6}, state=JobState.failed), "", "seed").summary
+        view(job({"start": 0, "count": 6}, state=JobState.failed), "").summary
         == "No seed ever ran."
     )
 
 
 def test_cells_of_a_list_and_of_repeats_name_their_seeds() -> None:
-    assert seed_grid.view(job([9, 2, 5]), "pp", "seed").seeds == (2, 5, 9)
-    assert seed_grid.view(job({"start": 3, "count": 2}, repeats=2), "pppp", "seed").seeds == (
+    assert view(job([9, 2, 5]), "pp").seeds == (2, 5, 9)
+    assert view(job({"start": 3, "count": 2}, repeats=2), "pppp").seeds == (
         3,
         3,
         4,
         4,
     )
-    added = seed_grid.view(
-        job({"start": 0, "count": 2}, suspects=suspects_adding(70)), "sp", "seed"
-    )
+    added = view(job({"start": 0, "count": 2}, added_seeds=(70,)), "sp")
     assert (added.cells, added.seeds) == ("sp.", (0, 1, 70))
 
 
 def test_a_sequential_job_has_cells_for_what_ran_only() -> None:
-    grid = seed_grid.view(
-        job({"start": 0, "max": 90_000}, sequential={"max": 90_000}), "pp", "seed"
-    )
+    grid = view(job({"start": 0, "max": 90_000}, sequential={"max": 90_000}), "pp")
     assert (grid.cells, grid.width) == ("pp", 1)
 
 
 def test_of_a_hundred_thousand_seeds_bands_are_drawn_by_their_worst() -> None:
     letters = "p" * 60_013 + "t" + "p" * 6 + "f"
-    grid = seed_grid.view(job({"start": 7, "count": 100_000}), letters, "seed")
+    grid = view(job({"start": 7, "count": 100_000}), letters)
     assert (grid.width, len(grid.cells)) == (20, 5_000)
     assert grid.cells[3000] == "t"
     assert grid.cells[3001] == "f"

@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from gonogo.flakiness.sketches import Sketch
-from gonogo_dashboards.charts import charts, log_axis, plots, spreads
+from gonogo_dashboards.charts import charts, log_axis, plots
 from gonogo_dashboards.charts.plots import ROUNDING_RATIO, TOLERANCE_RATIO, SeedPlot
-from gonogo_service.results.job_seeds import MarkRecord, OutputRecord
+from gonogo_service.results.tallies import Figure, Tally
+from gonogo_service.results.worst import Mark, spread_of
 
 WRONG = {"pass_by_tolerance", "fail"}
 
 
-def mark(seed: int = 0, verdict: str = "pass", **statistics: float | None) -> MarkRecord:
+def mark(seed: int = 0, verdict: str = "pass", **statistics: float | None) -> Mark:
     explanation = "unexplained" if verdict in WRONG else "explained"
     output = "dx" if statistics else ""
-    return MarkRecord(seed, 0, output, verdict, explanation, None, statistics)
+    return Mark("job", seed, 0, verdict, explanation, None, statistics, output)
 
 
-def plot(*marks: MarkRecord, metric: str = TOLERANCE_RATIO) -> SeedPlot:
+def plot(*marks: Mark, metric: str = TOLERANCE_RATIO) -> SeedPlot:
     return plots.picture("dx", metric, len(marks), marks)
 
 
@@ -169,7 +169,7 @@ def test_the_spread_of_all_stands_for_the_seeds_that_are_not_sent() -> None:
         TOLERANCE_RATIO,
         100,
         [mark(40, **RIGHT), mark(50, "hang")],
-        spreads.of(Sketch.of(values)),
+        spread_of(values),
         ends=(0, 99),
     )
     assert (shown.whole, shown.first, shown.last) == (False, 0, 99)
@@ -187,7 +187,7 @@ def test_the_spread_of_all_stands_for_the_seeds_that_are_not_sent() -> None:
     assert options["xAxis"]["min"] < 0 < 99 < options["xAxis"]["max"]
     assert "lies between 0.02 and 0.0299 times" in shown.summary
     assert "The 2 marks are the worst seeds of each verdict" in shown.summary
-    assert "The bar shows the range of all" in shown.summary
+    assert "The bar shows the range of the seeds" in shown.summary
     assert "marks are" not in plot(mark(0, **RIGHT)).summary
 
 
@@ -207,15 +207,19 @@ def test_one_seed_and_no_numbers_at_all_still_make_a_chart() -> None:
 
 
 def test_the_plot_shows_the_output_with_the_worst_verdict_unless_asked() -> None:
-    outputs = [
-        OutputRecord("dbeta", {"pass": 4}, 9.0),
-        OutputRecord("dx", {"pass": 3, "pass_by_tolerance": 1}, 5.0),
-        OutputRecord("a", {"pass": 4}, 1.0),
-    ]
+    def tally(largest: float, **counts: int) -> Tally:
+        figures = {ROUNDING_RATIO: Figure(4, largest, largest)}
+        return Tally(seeds=4, counts=counts, figures=figures)
+
+    outputs = {
+        "dbeta": tally(9.0, **{"pass": 4}),
+        "dx": tally(5.0, **{"pass": 3, "pass_by_tolerance": 1}),
+        "a": tally(1.0, **{"pass": 4}),
+    }
     assert plots.choose(outputs, None) == "dx"
     assert plots.choose(outputs, "dbeta") == "dbeta"
     assert plots.choose(outputs, "<script>") == "dx"
-    assert plots.choose([], "dx") == ""
+    assert plots.choose({}, "dx") == ""
 
 
 def test_the_words_say_how_many_seeds_have_no_number() -> None:

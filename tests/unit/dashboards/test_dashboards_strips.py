@@ -13,12 +13,12 @@ from gonogo.gauge.comparators import beyond
 from gonogo_dashboards.kit import build_cells, words
 from gonogo_dashboards.tests import strip, strip_charts
 from gonogo_dashboards.tests.strip import Strip, StripColumn
-from gonogo_service.results.strips import StripSeed, shares
+from gonogo_service.results.worst import Mark, shares
 
 
-def seed(number: int, *, wrong: bool = False, value: float | None = 0.03) -> StripSeed:
+def seed(number: int, *, wrong: bool = False, value: float | None = 0.03) -> Mark:
     verdict = "hang" if value is None else "pass_by_tolerance" if wrong else "pass"
-    return StripSeed(
+    return Mark(
         "job",
         number,
         0,
@@ -28,7 +28,7 @@ def seed(number: int, *, wrong: bool = False, value: float | None = 0.03) -> Str
     )
 
 
-def plot(*groups: list[StripSeed], metric: str = "tolerance_ratio", whole: bool = True) -> Strip:
+def plot(*groups: list[Mark], metric: str = "tolerance_ratio", whole: bool = True) -> Strip:
     marks, bands = strip._placed(groups)
     lined = [
         replace(band, rounding=0.002 if band.beyond else 0.06, declared=1.0, advised=0.05)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 
 from gonogo.flakiness.history import Threshold
-from gonogo.flakiness.sketches import Sketch
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.tests import tail
 from gonogo_dashboards.tests.tail import TailView
@@ -48,8 +47,8 @@ def test_the_prediction_is_a_mark_where_green_turns_red_with_its_bound() -> None
 
 
 def test_seeds_without_any_error_are_above_nothing() -> None:
-    curve = tail._curve(Sketch.of([0.0] * 60 + [0.1] * 30 + [0.5] * 10))
-    assert [share for _, share in curve] == [0.4, 0.1, 0.1]
+    curve = tail._curve([0.0] * 60 + [0.1] * 30 + [0.5] * 10)
+    assert [share for _, share in curve] == [0.4, 0.1]
     assert curve[-1][0] == 0.5
 
 

@@ -229,9 +229,7 @@ def _arithmetic(outputs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 
 def _numbers(judged: Mapping[str, Any]) -> str:
     values = [
-        f"{name} {judged[name]:.4g}"
-        for name in ALWAYS
-        if isinstance(judged.get(name), int | float)
+        f"{name} {judged[name]:.4g}" for name in ALWAYS if isinstance(judged.get(name), int | float)
     ]
     return ", ".join((f"{Verdict(judged['verdict']).label}, {judged['explanation']}", *values))
 
