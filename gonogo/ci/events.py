@@ -113,9 +113,8 @@ def from_github(event: str, payload: object) -> CommitEvent | Rerequest | Ignore
     data = fields.mapping(payload, "body")
     read = _READERS.get(event)
     if read is None:
-        return Ignored(
-            f"nothing follows from the event {event[:100]!r}", _named(data.get("repository"))
-        )
+        reason = f"nothing follows from the event {event[:100]!r}"
+        return Ignored(reason, _named(data.get("repository")))
     return read(data)
 
 
@@ -158,37 +157,31 @@ def from_polled(payload: object) -> CommitEvent:
 
 
 def _push(data: Mapping[str, Any]) -> CommitEvent | Ignored:
-    repository = read_repository(
-        _inner(data, "repository").get("full_name"), "repository.full_name"
-    )
+    repository = _repository(data)
     ref = data.get("ref")
     if not isinstance(ref, str) or not ref.startswith(BRANCH):
         return Ignored(f"a push to {str(ref)[:100]}, which is not a branch", repository)
     after = data.get("after")
     if data.get("deleted") or _nothing(after):
         return Ignored(f"the branch {ref.removeprefix(BRANCH)[:100]} was deleted", repository)
-    before = data.get("before")
-    commits = data.get("commits")
-    paths: set[str] | None = None
+    before, commits = data.get("before"), _listed(data, "commits")
     # new branches, forced pushes and very large pushes list only some of the commits
-    if (
-        isinstance(commits, list)
-        and 0 < len(commits) < MAX_COMMITS
-        and not (data.get("created") or data.get("forced"))
-    ):
-        changes = (
-            _listed(_inner({"commit": commit}, "commit"), kind)
-            for commit in commits
-            for kind in ("added", "modified", "removed")
-        )
-        paths = {path for change in changes for path in change if isinstance(path, str)}
+    is_whole = 0 < len(commits) < MAX_COMMITS and not (data.get("created") or data.get("forced"))
+    paths = {
+        path
+        for commit in commits
+        if isinstance(commit, Mapping)
+        for kind in ("added", "modified", "removed")
+        for path in _listed(commit, kind)
+        if isinstance(path, str)
+    }
     return CommitEvent(
         event="push",
         repository=repository,
         head_sha=read_sha(after, "after"),
         base_sha=None if _nothing(before) else read_sha(before, "before"),
         branch=ref.removeprefix(BRANCH),
-        paths=None if paths is None else tuple(sorted(paths)),
+        paths=tuple(sorted(paths)) if is_whole else None,
         occurred_at=_moment(_inner(data, "repository").get("pushed_at"))
         or _moment(_inner(data, "head_commit").get("timestamp")),
         installation=_installation(data),
@@ -198,22 +191,15 @@ def _push(data: Mapping[str, Any]) -> CommitEvent | Ignored:
 def _pull_request(data: Mapping[str, Any]) -> CommitEvent:
     request = _inner(data, "pull_request")
     head, base = _inner(request, "head"), _inner(request, "base")
-    repository = read_repository(
-        _inner(data, "repository").get("full_name"), "repository.full_name"
-    )
+    number = request.get("number", data.get("number"))
     return CommitEvent(
         event="pull_request",
-        repository=repository,
+        repository=_repository(data),
         head_sha=read_sha(head.get("sha"), "pull_request.head.sha"),
         base_sha=read_sha(base.get("sha"), "pull_request.base.sha"),
         action=_text(data, "action", ""),
         branch=_text(base, "ref", "pull_request.base"),
-        pull_request=fields.integer(
-            request.get("number", data.get("number")),
-            "pull_request.number",
-            least=1,
-            most=MAX_NUMBER,
-        ),
+        pull_request=fields.integer(number, "pull_request.number", least=1, most=MAX_NUMBER),
         fork=_foreign(head, base),
         occurred_at=_moment(request.get("updated_at")),
         installation=_installation(data),
@@ -269,9 +255,7 @@ def _rerequest(
 ) -> Rerequest:
     app = _inner(subject, "app")
     return Rerequest(
-        repository=read_repository(
-            _inner(data, "repository").get("full_name"), "repository.full_name"
-        ),
+        repository=_repository(data),
         head_sha=read_sha(subject.get("head_sha"), f"{where}.head_sha"),
         app=tuple(str(app[name]) for name in ("id", "client_id") if app.get(name)),
         slug=_plain(app.get("slug")) or "unknown",
@@ -330,6 +314,10 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], CommitEvent | Rerequest | Igno
 }
 
 
+def _repository(data: Mapping[str, Any]) -> str:
+    return read_repository(_inner(data, "repository").get("full_name"), "repository.full_name")
+
+
 def _inner(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     inner = data.get(name)
     return inner if isinstance(inner, Mapping) else {}
@@ -347,11 +335,9 @@ def _named(repository: object) -> str | None:
 
 def _plain(value: object) -> str | None:
     """Return a text that anyone may have chosen, without unprintable characters."""
-    return (
-        "".join(char for char in value[:MAX_TEXT] if char.isprintable())
-        if isinstance(value, str)
-        else None
-    )
+    if not isinstance(value, str):
+        return None
+    return "".join(char for char in value[:MAX_TEXT] if char.isprintable())
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

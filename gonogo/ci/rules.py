@@ -73,18 +73,6 @@ class Rule:
 
         Missing fields have their defaults.
         """
-        lists = (
-            "events",
-            "repositories",
-            "actions",
-            "branches",
-            "paths",
-            "workflows",
-            "conclusions",
-            "suites",
-            "gauges",
-        )
-        plain = ("name", "forks", "enabled", "base", "pull_requests", "labels")
         builds, register = content.get("builds") or {}, content.get("register")
         if register is not None:
             outputs = register.get("outputs")
@@ -95,16 +83,13 @@ class Rule:
                     "outputs": None if outputs is None else tuple(outputs),
                 }
             )
-        values: dict[str, Any] = {
-            name: tuple(content[name]) for name in lists if content.get(name) is not None
+        values = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in content.items()
+            if name in cls.__dataclass_fields__ and value is not None
         }
-        values |= {name: content[name] for name in plain if name in content}
-        return cls(
-            **values,
-            head_build=builds.get("head"),
-            base_build=builds.get("base"),
-            register=register,
-        )
+        more = {"head_build": builds.get("head"), "base_build": builds.get("base")}
+        return cls(**{**values, **more, "register": register})
 
     def concerns(self, event: CommitEvent) -> bool:
         """Return whether it covers such events of that repository at all."""
@@ -134,22 +119,17 @@ class Rule:
         actions = self.actions or ACTIONS.get(event.event, ())
         if actions and event.action is not None and event.action not in actions:
             return f"the action {event.action} is not among {', '.join(actions)}"
-        if (
-            event.event == "workflow_run"
-            and event.action == "completed"
-            and event.conclusion not in self.conclusions
-        ):
+        is_end = event.event == "workflow_run" and event.action == "completed"
+        if is_end and event.conclusion not in self.conclusions:
             allowed = " or ".join(self.conclusions)
             return f"the workflow ended with {event.conclusion}, not with {allowed}"
         named = event.event in ("workflow_run", "check_suite")
-        if (
-            self.workflows
-            and named
-            and (event.workflow is None or not fits(self.workflows, event.workflow))
+        for what, patterns, name in (
+            ("workflow", self.workflows if named else (), event.workflow),
+            ("branch", self.branches, event.branch),
         ):
-            return f"the workflow {(event.workflow or '')[:100]!r} fits none of its patterns"
-        if self.branches and (event.branch is None or not fits(self.branches, event.branch)):
-            return f"the branch {(event.branch or '')[:100]!r} fits none of its patterns"
+            if patterns and (name is None or not fits(patterns, name)):
+                return f"the {what} {(name or '')[:100]!r} fits none of its patterns"
         if self.paths and event.paths is not None and not fits_any(self.paths, event.paths):
             return f"none of the {len(event.paths)} changed paths fits its patterns"
         return None
@@ -160,12 +140,8 @@ def problem_of(template: str) -> str | None:
     unknown = [place for place in _PLACE.findall(template) if place not in PLACES]
     if unknown:
         return f"{{{unknown[0]}}} is not among " + ", ".join(f"{{{place}}}" for place in PLACES)
-    rest = _PLACE.sub("x", template)
-    return (
-        None
-        if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+/@-]*", rest)
-        else "has a character that builds' names can't have"
-    )
+    is_name = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+/@-]*", _PLACE.sub("x", template))
+    return None if is_name else "has a character that builds' names can't have"
 
 
 class Origin(Protocol):
