@@ -122,18 +122,22 @@ def read(
         return None if artifact is None else content(artifact.content)
 
     known = _contents.get(chosen.id, read_content)
-    return known and MapView(
-        artifact=chosen.id,
-        url=urls.artifact(job_id, chosen.id),
-        seed=chosen.seed,
-        repeat=chosen.repeat,
-        output=chosen.output,
-        others=tuple(
-            SeedChoice(*pair, urls.job(job_id, output=shown, seed=pair), head is chosen)
-            for head in same[:MAX_CHOICES]
-            for pair in ((head.seed, head.repeat),)
-        ),
-        content=known,
+    return (
+        None
+        if known is None
+        else MapView(
+            artifact=chosen.id,
+            url=urls.artifact(job_id, chosen.id),
+            seed=chosen.seed,
+            repeat=chosen.repeat,
+            output=chosen.output,
+            others=tuple(
+                SeedChoice(*pair, urls.job(job_id, output=shown, seed=pair), head is chosen)
+                for head in same[:MAX_CHOICES]
+                for pair in ((head.seed, head.repeat),)
+            ),
+            content=known,
+        )
     )
 
 

@@ -43,7 +43,7 @@ from gonogo_dashboards.kit.cache import LRUCache
 from gonogo_dashboards.kit.imported import ImportedView
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
 from gonogo_service.builds import entry_names
-from gonogo_service.devices import workers
+from gonogo_service.devices.store import TIMEOUT_S
 from gonogo_service.jobs import artifacts, job_attempts, queue_estimate, queues, store
 from gonogo_service.jobs import selection_tests as stored_tests
 from gonogo_service.jobs.model import JobRow, SeedDecision, SuspectSeeds
@@ -73,6 +73,7 @@ class _Seeds:
 
 _seeds: LRUCache[_Seeds] = LRUCache(_CACHED)
 _plots: LRUCache[SeedPlot] = LRUCache(_CACHED)
+_grids: LRUCache[GridView] = LRUCache(_CACHED)
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,7 @@ def job(
     now: datetime,
     pair: tuple[int, int] | None = None,
     part: Part = FIRST_TESTS,
-    timeout_s: float = workers.TIMEOUT_S,
+    timeout_s: float = TIMEOUT_S,
 ) -> JobView | None:
     """Return a job's page; None where there is no such job.
 
@@ -237,7 +238,7 @@ def job(
         outputs=tuple(tabs),
         tests=tests,
         plot=plot,
-        grid=seed_grid.read(session, row, line.noun),
+        grid=_grids.get(fixed, lambda: seed_grid.read(session, row, line.noun)),
         seed=seed_details.read(session, row, pair, output) if pair and has_rows else None,
         map=error_maps.read(session, job_id, heads, chosen, pair, _mapped(diagnosis, seen.worst)),
         diagnosis=diagnosis,

@@ -236,12 +236,13 @@ def compared(seeds: Sequence[StoredSeed]) -> tuple[ComparisonLine, ...]:
 
 def _comparison(output: str, entries: Sequence[Mapping[str, Any]]) -> ComparisonLine:
     answers = [entry["within"] for entry in entries if entry["within"] is not None]
+    largest = {
+        name: max((entry[name] for entry in entries if entry.get(name) is not None), default=None)
+        for name in _COMPARED
+    }
     return ComparisonLine(
-        output,
-        all(answers) if answers else None,
-        *(
-            max((entry[name] for entry in entries if entry.get(name) is not None), default=None)
-            for name in _COMPARED
-        ),
-        min((entry["explanation"] for entry in entries), key=_EXPLANATIONS.index),
+        output=output,
+        within=all(answers) if answers else None,
+        reference_explanation=min((one["explanation"] for one in entries), key=_EXPLANATIONS.index),
+        **largest,
     )

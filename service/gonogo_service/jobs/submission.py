@@ -74,7 +74,7 @@ def resolve(session: Session, body: JobIn, settings: Settings, owner: str) -> Ne
         check_exact_executor(test.inputs, build.executor, test.kernel, test.features, "test")
         if body.reference is not None:
             reference = _reference(session, body, build, test, settings)
-    sequential = isinstance(body.seeds, SequentialSeeds)
+    stop = body.seeds.stop_on_finding if isinstance(body.seeds, SequentialSeeds) else None
     return NewJob(
         test_key=test.key,
         workload_key=test.workload_key,
@@ -96,7 +96,7 @@ def resolve(session: Session, body: JobIn, settings: Settings, owner: str) -> Ne
         request=body.model_dump(mode="json", exclude={"test", "context"}),
         chunk_seconds=settings.chunk_seconds,
         reference=reference,
-        stop_on_finding=body.seeds.stop_on_finding if sequential else None,
+        stop_on_finding=stop,
     )
 
 

@@ -57,4 +57,4 @@ def of(session: Session, owner: str, *, now: datetime, before: str | None = None
         .where(JobRow.id >= floor(now - WINDOW), *of_owner),
     )
     jobs, bisections, unmade, stored, size = (session.scalar(query) or 0 for query in queries)
-    return Usage(jobs + bisections, float(unmade + stored), int(size))
+    return Usage(int(jobs + bisections), float(unmade + stored), int(size))
