@@ -31,9 +31,7 @@ from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.notifier import DispatchNotifier
 from gonogo_service.kit.principals import Keys
 from gonogo_service.operate import health_api as health
-from gonogo_service.operate import metric_reads
-from gonogo_service.operate.final_job_counts import Memory
-from gonogo_service.operate.metrics import Metrics
+from gonogo_service.operate import metrics
 from gonogo_service.operate.readiness import PATIENCE_S, Readiness, check
 from gonogo_service.people import sessions
 from gonogo_service.people import store as tokens
@@ -136,13 +134,13 @@ def make_context(settings: Settings) -> Context:
         with engines.reading(engine) as session:
             return bisections.after(session, bisection_id, after)
 
-    final_counts = Memory()
-
-    def read_numbers() -> metric_reads.Numbers:
+    def read_state() -> metrics.State:
         with engines.reading(engine) as session:
-            return metric_reads.numbers(
-                session, heartbeat_timeout_s=settings.heartbeat_timeout_s, memory=final_counts
-            )
+            return metrics.read(session, heartbeat_timeout_s=settings.heartbeat_timeout_s)
+
+    def read_totals() -> metrics.State:
+        with engines.reading(engine) as session:
+            return metrics.totals(session)
 
     def living(token_ids: Collection[str], logins: Collection[str]) -> set[str]:
         with engines.reading(engine) as session:
@@ -162,5 +160,7 @@ def make_context(settings: Settings) -> Context:
         hub=hub,
         bisections=bisection_hub,
         live=LivePrincipals(living),
-        metrics=Metrics(read_numbers, lambda: hub.streams + bisection_hub.streams),
+        metrics=metrics.Metrics(
+            read_state, read_totals, lambda: hub.streams + bisection_hub.streams
+        ),
     )

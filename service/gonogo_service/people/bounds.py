@@ -27,37 +27,29 @@ CLOSED: Final = (
     "and comparisons of runs within its limits). For gauges, bisections, pages and all else make a "
     "token without limits: gonogo tokens create"
 )
-Check = Callable[["Session", Principal, "re.Match[str]", dict[str, str]], bool]
+Check = Callable[["Session", Principal, str, dict[str, str]], bool]
+"""Says whether a session, a principal, the name in the address and the query are within limits."""
 
 
-def _job(session: Session, who: Principal, match: re.Match[str], _query: dict[str, str]) -> bool:
-    return _covered(who, belonging.of_job(session, match["name"]))
+def _covered(who: Principal, place: belonging.Belonging | None) -> bool:
+    return place is not None and who.covers(place.repository, place.suite)
 
 
-def _job_again(
-    session: Session, who: Principal, match: re.Match[str], query: dict[str, str]
-) -> bool:
-    # the new job belongs to no suite
-    return not who.suites and _job(session, who, match, query)
+def _job(session: Session, who: Principal, name: str, _query: dict[str, str]) -> bool:
+    return _covered(who, belonging.of_job(session, name))
 
 
-def _run(session: Session, who: Principal, match: re.Match[str], _query: dict[str, str]) -> bool:
-    return _covered(who, belonging.of_run(session, match["name"]))
+def _run(session: Session, who: Principal, name: str, _query: dict[str, str]) -> bool:
+    return _covered(who, belonging.of_run(session, name))
 
 
-def _suite(_session: Session, who: Principal, match: re.Match[str], _query: dict[str, str]) -> bool:
-    return bool(who.suites) and not who.repositories and who.covers(None, match["name"])
+def _suite(who: Principal, suite: str | None) -> bool:
+    return bool(who.suites) and not who.repositories and who.covers(None, suite)
 
 
-def _runs(_session: Session, who: Principal, _match: re.Match[str], query: dict[str, str]) -> bool:
-    return bool(who.suites) and not who.repositories and who.covers(None, query.get("suite"))
-
-
-def _compared(
-    session: Session, who: Principal, _match: re.Match[str], query: dict[str, str]
-) -> bool:
-    sides = [query.get(name, "").rpartition("@")[2] for name in ("base", "head")]
-    return all(_covered(who, belonging.of_run(session, side)) for side in sides)
+def _compared(session: Session, who: Principal, name: str, query: dict[str, str]) -> bool:
+    sides = [query.get(side, "").rpartition("@")[2] for side in ("base", "head")]
+    return all(_run(session, who, side, query) for side in sides)
 
 
 def _checked_by_the_endpoint(*_: object) -> bool:
@@ -68,18 +60,22 @@ _NAME: Final = r"(?P<name>[^/:]+)"
 RULES: Final[tuple[tuple[str, str, Check], ...]] = (
     ("GET", rf"/jobs/{_NAME}(/(results|events|diagnosis|artifacts(/[^/]+)?))?", _job),
     ("POST", rf"/jobs/{_NAME}:cancel", _job),
-    ("POST", rf"/jobs/{_NAME}:resubmit", _job_again),
+    # the new job belongs to no suite
+    (
+        "POST",
+        rf"/jobs/{_NAME}:resubmit",
+        lambda session, who, name, query: not who.suites and _job(session, who, name, query),
+    ),
     ("GET", rf"/runs/{_NAME}(/results)?", _run),
     ("POST", rf"/runs/{_NAME}:cancel", _run),
-    ("GET", rf"/suites/{_NAME}", _suite),
-    ("GET", "/runs", _runs),
+    ("GET", rf"/suites/{_NAME}", lambda _session, who, name, _query: _suite(who, name)),
+    ("GET", "/runs", lambda _session, who, _name, query: _suite(who, query.get("suite"))),
     ("GET", "/compare", _compared),
     ("GET", rf"/builds/{_NAME}", _checked_by_the_endpoint),
-    ("POST", "/builds", _checked_by_the_endpoint),
-    ("POST", "/jobs", _checked_by_the_endpoint),
-    ("POST", "/jobs:validate", _checked_by_the_endpoint),
-    ("POST", "/runs", _checked_by_the_endpoint),
-    ("POST", "/imports", _checked_by_the_endpoint),
+    *(
+        ("POST", path, _checked_by_the_endpoint)
+        for path in ("/builds", "/jobs", "/jobs:validate", "/runs", "/imports")
+    ),
 )
 """Method, address below /api/v1, and what makes it belong to the token's limits."""
 _RULES: Final = tuple((method, re.compile(API + path), check) for method, path, check in RULES)
@@ -94,7 +90,7 @@ def check_address(
         if match is not None and method == allowed:
             fields = dict(parse_qsl(query, keep_blank_values=True))
             with context.reading() as session:
-                if check(session, principal, match, fields):
+                if check(session, principal, match.groupdict().get("name", ""), fields):
                     return
     raise _outside(principal, CLOSED)
 
@@ -107,21 +103,10 @@ def demand_within(
         raise _outside(principal, f"this is of repository {repository!r} and suite {suite!r}")
 
 
-def _covered(who: Principal, place: belonging.Belonging | None) -> bool:
-    return place is not None and who.covers(place.repository, place.suite)
-
-
 def _outside(principal: Principal, why: str) -> Problem:
-    limits = [
-        f"{name} {', '.join(patterns)}"
-        for name, patterns in (
-            ("the repositories", principal.repositories),
-            ("the suites", principal.suites),
-        )
-        if patterns
-    ]
-    return Problem(
-        403,
-        f"The token {principal.name!r} is limited to {' and '.join(limits)}: {why[:300]}.",
-        slug="bounds",
+    given = {"repositories": principal.repositories, "suites": principal.suites}
+    limits = " and ".join(
+        f"the {name} {', '.join(patterns)}" for name, patterns in given.items() if patterns
     )
+    detail = f"The token {principal.name!r} is limited to {limits}: {why[:300]}."
+    return Problem(403, detail, slug="bounds")

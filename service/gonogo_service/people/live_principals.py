@@ -17,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gonogo_service.kit.principals import Principal
 
 CHECK_S = 1.0
+KINDS = ("token", "session")
 Living = Callable[[Collection[str], Collection[str]], set[str]]
 """Returns those of the tokens and of the sessions that are valid now; a blocking read."""
 T = TypeVar("T")
@@ -69,16 +70,11 @@ class LivePrincipals:
         async with self._checking:
             now = asyncio.get_running_loop().time()
             if now - self._checked_at >= self._check_s:
-                await self._check()
+                tokens, logins = ([of for kind, of in self._open if kind == each] for each in KINDS)
+                try:
+                    alive = await to_thread.run_sync(self._living, tokens, logins)
+                    self._ended = {open_ for open_ in self._open if open_[1] not in alive}
+                except (SQLAlchemyError, OSError) as problem:
+                    _log.warning("tokens can't be checked now", error=str(problem).splitlines()[0])
                 self._checked_at = now
         return key not in self._ended
-
-    async def _check(self) -> None:
-        tokens = [credential for kind, credential in self._open if kind == "token"]
-        logins = [credential for kind, credential in self._open if kind == "session"]
-        try:
-            alive = await to_thread.run_sync(self._living, tokens, logins)
-        except (SQLAlchemyError, OSError) as problem:
-            _log.warning("tokens can't be checked now", error=str(problem).splitlines()[0])
-            return
-        self._ended = {key for key in self._open if key[1] not in alive}

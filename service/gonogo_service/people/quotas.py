@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from gonogo.settings import Settings
 from gonogo_service.jobs import usage
-from gonogo_service.jobs.usage import Usage
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.minute_counts import MinuteCounts
@@ -23,10 +22,15 @@ from gonogo_service.kit.problems import BadField, Problem, entry
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-RETRY_S = 60
-"""Jobs end and chunks start at their own pace: asking more often tells nothing new."""
-RETRY_ARTIFACTS_S = 3600
 ARTIFACTS = "artifact_bytes"
+LABELS = {
+    "open_jobs": "open jobs",
+    "device_s": "queued device seconds",
+    ARTIFACTS: "bytes of artifacts in a day",
+    "requests": "requests in a minute",
+}
+RETRY_S = {ARTIFACTS: 3600}
+"""Jobs end and chunks start at their own pace, of which asking every minute tells enough."""
 
 
 @dataclass(frozen=True)
@@ -34,48 +38,39 @@ class Quota:
     """One limit, and how much of it is used."""
 
     name: str
-    words: str
     used: float
     limit: float
-    setting: str
-    retry_s: int
+
+    @property
+    def label(self) -> str:
+        """What it counts, in the plural."""
+        return LABELS[self.name]
+
+    @property
+    def allowed(self) -> str:
+        """The limit with its setting."""
+        return f"{self.limit:,.0f} (GONOGO_QUOTA_{self.name.upper()})"
 
     def __str__(self) -> str:
         if self.name == ARTIFACTS:
-            return f"{_size(self.used)} of {_size(self.limit)} {self.words.removeprefix('bytes ')}"
-        return f"{self.used:,.0f} of {self.limit:,.0f} {self.words}"
+            return f"{_size(self.used)} of {_size(self.limit)} {self.label.removeprefix('bytes ')}"
+        return f"{self.used:,.0f} of {self.limit:,.0f} {self.label}"
 
 
 def _size(count: float) -> str:
     """Return a number of bytes in the unit that people use: "27 kB", "10.7 GB"."""
-    units = ("bytes", "kB", "MB", "GB", "TB")
-    place = 0
-    while count >= 1000 and place < len(units) - 1:
-        count, place = count / 1000, place + 1
-    return f"{count:.3g} {units[place]}"
+    units = ["bytes", "kB", "MB", "GB", "TB"]
+    while count >= 1000 and len(units) > 1:
+        count, _ = count / 1000, units.pop(0)
+    return f"{count:.3g} {units[0]}"
 
 
 def of(session: Session, settings: Settings, owner: str, now: datetime) -> list[Quota]:
     """Return the quotas of an owner's work; those with the limit 0 don't exist."""
-    return list(_quotas(usage.of(session, owner, now=now), settings))
-
-
-def _quotas(used: Usage, settings: Settings) -> Iterator[Quota]:
-    rows = (
-        ("open_jobs", "open jobs", used.open_jobs, settings.quota_open_jobs, RETRY_S),
-        ("device_s", "queued device seconds", used.device_s, settings.quota_device_s, RETRY_S),
-        (
-            ARTIFACTS,
-            "bytes of artifacts in a day",
-            used.artifact_bytes,
-            settings.quota_artifact_bytes,
-            RETRY_ARTIFACTS_S,
-        ),
-    )
-    for name, words, value, limit, retry_s in rows:
-        if limit:
-            setting = f"GONOGO_QUOTA_{name.upper()}"
-            yield Quota(name, words, value, limit, setting, retry_s)
+    used = usage.of(session, owner, now=now)
+    names = [name for name in LABELS if hasattr(used, name)]
+    limits = {name: getattr(settings, f"quota_{name}") for name in names}
+    return [Quota(name, getattr(used, name), limit) for name, limit in limits.items() if limit]
 
 
 @contextmanager
@@ -93,32 +88,26 @@ def guard(session: Session, settings: Settings, owner: str) -> Iterator[None]:
     for quota in of(session, settings, owner, now):
         if quota.used > quota.limit:
             before = usage.of(session, owner, now=now, before=first)
-            if quota.used - getattr(before, quota.name) > quota.limit:
-                needed = quota.used - getattr(before, quota.name)
-                reason = f"this request alone adds {needed:,.0f} {quota.words}"
-                raise BadField(
-                    f"quota.{quota.name}", round(quota.used), reason, limit=_allowed(quota)
-                )
-            raise exceeded(quota, owner)
+            added = quota.used - getattr(before, quota.name)
+            if added > quota.limit:
+                reason = f"this request alone adds {added:,.0f} {quota.label}"
+                name = f"quota.{quota.name}"
+                raise BadField(name, round(quota.used), reason, limit=quota.allowed)
+            raise _exceeded(quota, owner)
 
 
-def _allowed(quota: Quota) -> str:
-    return f"{quota.limit:,.0f} ({quota.setting})"
-
-
-def exceeded(quota: Quota, owner: str) -> Problem:
-    """Return the 429 for a quota."""
-    allowed = _allowed(quota)
+def _exceeded(quota: Quota, owner: str, retry_s: int | None = None) -> Problem:
+    name, retry_s = f"quota.{quota.name}", retry_s or RETRY_S.get(quota.name, 60)
     reason = (
-        f"the token {owner!r} would have {quota.used:,.0f} {quota.words}; nothing was stored; "
-        f"try again in {quota.retry_s} s, or ask an admin for a higher limit"
+        f"the token {owner!r} would have {quota.used:,.0f} {quota.label}; nothing was stored; "
+        f"try again in {retry_s} s, or ask an admin for a higher limit"
     )
     return Problem(
         429,
-        f"quota.{quota.name}: {reason} (allowed: {allowed})",
+        f"{name}: {reason} (allowed: {quota.allowed})",
         slug="quota",
-        errors=[entry(f"quota.{quota.name}", round(quota.used), reason, allowed)],
-        headers={"Retry-After": str(quota.retry_s)},
+        errors=[entry(name, round(quota.used), reason, quota.allowed)],
+        headers={"Retry-After": str(retry_s)},
     )
 
 
@@ -131,16 +120,6 @@ class RequestQuota:
 
     def hit(self, token_id: str, name: str) -> None:
         """Count a request; raise Problem 429 when there are too many."""
-        if not self._most or not (wait_s := self._counts.hit(self._most, token_id)):
-            return
-        raise exceeded(
-            Quota(
-                "requests",
-                "requests in a minute",
-                self._most + 1,
-                self._most,
-                "GONOGO_QUOTA_REQUESTS",
-                max(1, round(wait_s)),
-            ),
-            name,
-        )
+        if self._most and (wait_s := self._counts.hit(self._most, token_id)):
+            quota = Quota("requests", self._most + 1, self._most)
+            raise _exceeded(quota, name, max(1, round(wait_s)))

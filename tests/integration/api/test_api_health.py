@@ -15,7 +15,7 @@ import stored_jobs
 from api import Api, TestClient, in_process, make_settings
 from gonogo_service import app as application
 from gonogo_service.app import create_app
-from gonogo_service.operate import metric_reads, metrics, readiness, schema
+from gonogo_service.operate import metrics, readiness, schema
 from servers import PostgresServer, RedisServer
 
 
@@ -23,6 +23,7 @@ from servers import PostgresServer, RedisServer
 def uncached(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each scrape read the database, and each probe check."""
     monkeypatch.setattr(metrics, "MAX_AGE_S", 0.0)
+    monkeypatch.setattr(metrics, "TOTALS_AGE_S", 0.0)
     monkeypatch.setattr(readiness, "KEPT_S", 0.0)
 
 
@@ -139,15 +140,15 @@ def test_scrapes_at_the_same_time_share_one_read(
 ) -> None:
     monkeypatch.setattr(metrics, "MAX_AGE_S", 60.0)
     with in_process(migrated_sqlite_url) as api, api.context.reading() as session:
-        numbers = metric_reads.numbers(session, heartbeat_timeout_s=30.0)
+        state = metrics.read(session, heartbeat_timeout_s=30.0) | metrics.totals(session)
     reads = []
 
-    def read() -> metric_reads.Numbers:
+    def read() -> metrics.State:
         reads.append(1)
         time.sleep(0.2)
-        return numbers
+        return state
 
-    shared = metrics.Metrics(read, lambda: 0)
+    shared = metrics.Metrics(read, dict, lambda: 0)
     with ThreadPoolExecutor(4) as pool:
         scrapes = [pool.submit(shared.expose) for _ in range(4)]
     assert {b"gonogo_jobs" in scrape.result() for scrape in scrapes} == {True}
@@ -183,7 +184,7 @@ def test_the_api_process_loads_neither_numba_nor_scipy(tmp_path: Path) -> None:
         "app.openapi()\n"
         "from gonogo_service.jobs.bodies import JobIn\n"
         "from gonogo_service.jobs import submission\n"
-        "from gonogo_service.operate import metric_reads, schema\n"
+        "from gonogo_service.operate import metrics, schema\n"
         "context = app.state.context\n"
         "schema.upgrade(context.engine)\n"
         "test = {'kernel': 'layernorm_bw', 'shape': [32, 32]}\n"

@@ -14,8 +14,7 @@ from api import ELSEWHERE, JOB, Api, in_process, on_port
 from database_params import BOTH
 from gonogo_service.edge import EXPIRES_HEADER
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.people import bounds
-from gonogo_service.people import stored_failures as failures
+from gonogo_service.people import bounds, failures
 from gonogo_service.people.issuing import issue_token
 from gonogo_service.people.model import TokenRow
 from suite_runs import SUITE

@@ -62,7 +62,7 @@ def finding_of(part: str, **settings: str) -> doctor.Finding:
 def test_a_new_machine_is_well() -> None:
     results = list(doctor.findings())
     assert [finding.part for finding in results] == list(doctor.CHECKS)
-    assert len(results) == 13
+    assert len(results) == 12
     for finding in results:
         assert (finding.state, finding.remedy) == ("ok", None), finding
 
@@ -151,7 +151,7 @@ def test_what_is_wrong_with_a_machine_is_found(
         ("redis", {"broker_url": "redis://127.0.0.1:1/0"}, "127.0.0.1:1"),
         ("clock", {"broker_url": "redis://127.0.0.1:1/0"}, "127.0.0.1:1"),
         ("database", {"database_url": "sqlite:////no/such/folder/x.sqlite"}, "can't be used"),
-        ("schema", {"database_url": "sqlite:///empty.sqlite"}, "the schema is empty"),
+        ("database", {"database_url": "sqlite:///empty.sqlite"}, "the schema is empty"),
         ("ttnn", {"builds": "none.toml"}, "GONOGO_BUILDS"),
         ("kernel-host", {"builds": "none.toml"}, "GONOGO_BUILDS"),
         ("kernel-host", {"kernels": "no_such_kernel"}, "GONOGO_KERNELS"),

@@ -13,11 +13,8 @@ import yaml
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gonogo.flakiness.flag_kinds import FlagKind
-from gonogo.spec.verdicts import Verdict
-from gonogo_service.kit.database.states import ChunkState, JobState, WebhookState, WorkerState
-from gonogo_service.operate.metric_reads import DeviceNumbers, Numbers
-from gonogo_service.operate.metrics import Metrics
+from gonogo_service.kit.database.states import ChunkState, DeviceHealth, DeviceState
+from gonogo_service.operate import metrics
 from promql import named
 
 ROOT = Path(__file__).parents[3]
@@ -28,36 +25,30 @@ UP_SERIES = {"up": {"job": {"gonogo"}, "instance": {"api:8717"}}}
 """The series that Prometheus adds itself."""
 
 
-def numbers() -> Numbers:
-    """Return the numbers of a service that has some of everything."""
-    return Numbers(
-        jobs=dict.fromkeys(map(str, JobState), 1),
-        seeds=dict.fromkeys(map(str, Verdict), 1),
-        chunks={("ttnn.wormhole.n150", str(state)): 1 for state in ChunkState},
-        queue_age_s={"ttnn.wormhole.n150": 1.0},
-        queue_workers={"ttnn.wormhole.n150": 1},
-        workers=dict.fromkeys(map(str, WorkerState), 1),
-        devices=(DeviceNumbers("lab-1/wormhole:0", "n150", "idle", "good", False, 45.0),),
-        refused={("lab-1", reason): 1 for reason in ("sender", "conflict", "signature")},
-        flags=dict.fromkeys(map(str, FlagKind), 1),
-        outbox=1,
-        outbox_age_s=1.0,
-        ingest_lag_s=1.0,
-        webhooks=dict.fromkeys(map(str, WebhookState), 1),
-        deliveries=1,
-        delivery_age_s=1.0,
-        webhook_lag_s=1.0,
-        background=1,
-        duties=("dispatcher",),
-    )
+def state() -> metrics.State:
+    """Return the state of a service that has some of everything."""
+    queue, device = "ttnn.wormhole.n150", "lab-1/wormhole:0"
+    given: metrics.State = {
+        "chunks": {(queue, each): 1 for each in ChunkState},
+        "queue_age_seconds": {queue: 1},
+        "queue_workers": {queue: 1},
+        "devices": {(each, health): 1 for each in DeviceState for health in DeviceHealth},
+        "device_health": {(device, "n150", health): 1 for health in DeviceHealth},
+        "device_drained": {device: 0},
+        "device_temperature_celsius": {device: 45},
+        "messages_refused": {("lab-1", each): 1 for each in ("sender", "conflict", "signature")},
+        "duty_held": {"dispatcher": 1},
+    }
+    others = {family.name: family.words or [()] for family in metrics.FAMILIES}
+    return {name: dict.fromkeys(keys, 1) for name, keys in others.items()} | given
 
 
-def api_metrics() -> Metrics:
+def api_metrics() -> metrics.Metrics:
     """Return the metrics of an API process that answered a few requests."""
-    metrics = Metrics(numbers, lambda: 1)
+    made = metrics.Metrics(state, dict, lambda: 1)
     for status in (200, 304, 404, 503):
-        metrics.observe("GET", "/api/v1/jobs/{job_id}", status, 0.01)
-    return metrics
+        made.observe("GET", "/api/v1/jobs/{job_id}", status, 0.01)
+    return made
 
 
 def table() -> str:

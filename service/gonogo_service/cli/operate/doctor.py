@@ -125,43 +125,33 @@ def redis() -> Result:
     return _state(policy == "noeviction"), f"{version}, maxmemory-policy {policy}"
 
 
-@check("start it, and name it in GONOGO_DATABASE_URL: SQLite, or PostgreSQL 15 or newer")
+@check(
+    "start it, and name it in GONOGO_DATABASE_URL: SQLite, or PostgreSQL 15 or newer; run "
+    "`gonogo db upgrade`"
+)
 def database() -> Result:
-    """The configured database, or the file of `gonogo up`."""
-    if not _has_database():
+    """The configured database, or the file of `gonogo up`, and its schema."""
+    if gonogo.settings.load().database_url is None and not (_var() / SQLITE).exists():
         return State.ok, "none yet: `gonogo up` makes an SQLite file"
-    from gonogo_service.cli.operate.database import engine
-
-    with engine() as connected, connected.connect():
-        dialect = connected.dialect
-    version = dialect.server_version_info or ()
-    fits = dialect.name != "postgresql" or version >= (LEAST_POSTGRES,)
-    return _state(fits), f"{dialect.name} {'.'.join(map(str, version))}"
-
-
-@check("run `gonogo db upgrade`")
-def schema() -> Result:
-    """The database's schema, compared with this version's."""
-    if not _has_database():
-        return State.ok, "no database yet"
     from gonogo_service.cli.operate.database import engine
     from gonogo_service.operate import schema
 
     with engine() as connected:
-        state = schema.state(connected)
-    return _state(state in schema.READY), f"the schema is {state.value}"
+        state, dialect = schema.state(connected), connected.dialect
+    version = dialect.server_version_info or ()
+    is_new = dialect.name != "postgresql" or version >= (LEAST_POSTGRES,)
+    message = f"{dialect.name} {'.'.join(map(str, version))}; the schema is {state.value}"
+    return _state(is_new and state in schema.READY), message
 
 
 @check("free some: 1 GiB is the least; `gonogo db prune` removes old results")
 def disk() -> Result:
     """Free space where this machine writes."""
-    spaces = {}
-    for folder in (_var(), _database_file().parent, Path(tempfile.gettempdir())):
-        while not folder.exists():
-            folder = folder.parent
-        spaces[folder] = shutil.disk_usage(folder).free
-    least = min(spaces, key=lambda folder: spaces[folder])
-    free = spaces[least]
+    folders = (_var(), _database_file().parent, Path(tempfile.gettempdir()))
+    there = [
+        next(each for each in (folder, *folder.parents) if each.exists()) for folder in folders
+    ]
+    free, least = min((shutil.disk_usage(folder).free, folder) for folder in there)
     return _state(free >= LEAST_FREE_BYTES), f"{free / 2**30:.1f} GiB free in {least}"
 
 
@@ -204,16 +194,14 @@ def clock() -> Result:
             me = identity.load(_var())
             ahead_s, other = exchange.hello(client, me, wait_s=HELLO_S).skew_s, "the service's"
         else:
-            before = time.time()
+            before, other = time.time(), "the broker's"
             try:
                 seconds, microseconds = client.time()
             except NoPermissionError:
                 return State.ok, "this machine isn't enrolled as a host, so no clock is compared"
             ahead_s = (before + time.time()) / 2 - seconds - microseconds / 1e6
-            other = "the broker's"
-    state = State.ok if abs(ahead_s) <= WARN_SKEW_S else State.warn
-    if abs(ahead_s) > MAX_SKEW_S:
-        state = State.fail
+    far = abs(ahead_s)
+    state = State.ok if far <= WARN_SKEW_S else State.warn if far <= MAX_SKEW_S else State.fail
     return state, f"this clock is {ahead_s:+.1f} s ahead of {other}"
 
 
@@ -254,13 +242,16 @@ def ttnn() -> Result:
 
     settings = gonogo.settings.load()
     file = builds_file.read(settings.builds)
-    interpreters = {}
-    for name in (row.name for row in EXECUTORS.values() if row.package == "ttnn"):
-        spec = registry.built_in(name)
-        for build in file.of(name) or (["(any)"] if name in file.executors else []):
-            resolved = builds_file.resolve_build(spec, build, file)
-            if builds_file.MATCH not in resolved.executor.interpreter:
-                interpreters[resolved.executor.interpreter] = resolved.environment
+    names = [row.name for row in EXECUTORS.values() if row.package == "ttnn"]
+    resolved = [
+        builds_file.resolve_build(registry.built_in(name), build, file)
+        for name in names
+        for build in file.of(name) or (["(any)"] if name in file.executors else [])
+    ]
+    interpreters = {each.executor.interpreter: each.environment for each in resolved}
+    interpreters = {
+        name: given for name, given in interpreters.items() if builds_file.MATCH not in name
+    }
     if not interpreters:
         return State.ok, "no build of this host needs it"
     program = "import importlib.metadata; print(importlib.metadata.version('ttnn'))"
@@ -412,10 +403,6 @@ def _database_file() -> Path:
     url = gonogo.settings.load().database_url or ""
     is_sqlite = url.startswith("sqlite:///")
     return Path(url.removeprefix("sqlite:///")).absolute() if is_sqlite else _var() / SQLITE
-
-
-def _has_database() -> bool:
-    return gonogo.settings.load().database_url is not None or (_var() / SQLITE).exists()
 
 
 def _first_line(problem: Exception) -> str:
