@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from gonogo import urls
 from gonogo_dashboards.charts import charts
-from gonogo_dashboards.kit import assets, bidi, build_strips, manual, navigation, words
+from gonogo_dashboards.kit import assets, bidi, build_strips, glossary, manual, navigation, words
 from gonogo_dashboards.kit.page_routes import PageRoute
 from gonogo_dashboards.kit.site import Context, Frame, Site
 from gonogo_service.kit.database.encoding import encode, utcnow
@@ -71,7 +71,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.globals.update(urls=urls, words=words, asset=_asset, zip=zip, dict=dict)
+    templates.globals.update(urls=urls, words=words, glossary=glossary, asset=_asset, zip=zip, dict=dict)
     templates.globals.update(navigation=groups, build_strips=build_strips, charts=charts)
     for section in sections():
         templates.globals.update(getattr(section, "TEMPLATE_NAMES", {}))

@@ -17,10 +17,9 @@ Level = Literal["failure", "warning", "notice"]
 
 @dataclass(frozen=True)
 class _Row(Row):
-    """A class.
+    """A class; known findings look as new ones do.
 
     Attributes:
-        mark: the verdict whose shape and color it takes; known findings look as new ones do.
         plural: what follows the label behind a number other than 1.
         level: how loud its annotation on GitHub and GitLab is; None: it has none.
         color: the label's on the terminal.
@@ -28,7 +27,6 @@ class _Row(Row):
         waiver: whether a waiver covers it: by default, where it names the class, or never.
     """
 
-    mark: Verdict = Verdict.not_judged
     plural: str = ""
     level: Level | None = None
     color: str = ""
@@ -43,7 +41,6 @@ class Class(Described):
     first.
     """
 
-    mark: Verdict
     plural: str
     level: Level | None
     color: str
@@ -53,7 +50,7 @@ class Class(Described):
     new_failure = _Row(
         "new_failure",
         "Red on head, and not on base: this commit did it.",
-        mark=Verdict.fail,
+        mark="fail",
         plural="s",
         level="failure",
         color="bold red",
@@ -63,7 +60,7 @@ class Class(Described):
         "new_hollow_pass",
         "Green on head only because the tolerance is loose, and not so on base: rounding"
         " doesn't explain the error.",
-        mark=Verdict.pass_by_tolerance,
+        mark="pass_by_tolerance",
         plural="es",
         level="failure",
         color="bold magenta",
@@ -72,7 +69,7 @@ class Class(Described):
     unknown = _Row(
         "unknown",
         "Red or hollow on head, and base was not run: it may be new or old.",
-        mark=Verdict.inconclusive,
+        mark="inconclusive",
         level="warning",
         color="yellow",
         waiver="default",
@@ -80,18 +77,16 @@ class Class(Described):
     infrastructure = _Row(
         "infrastructure",
         "A hang, a crash or an error: says nothing of the kernel's numbers.",
-        mark=Verdict.error,
+        mark="error",
         level="warning",
         color="red",
         waiver="named",
     )
-    pending = _Row(
-        "pending", "Not finished on head yet.", mark=Verdict.inconclusive, level="warning"
-    )
+    pending = _Row("pending", "Not finished on head yet.", mark="inconclusive", level="warning")
     false_alarm = _Row(
         "false_alarm",
         "Red on head, and right: the tolerance is tighter than the formats allow.",
-        mark=Verdict.fail_by_tolerance,
+        mark="fail_by_tolerance",
         plural="s",
         level="warning",
         color="yellow",
@@ -100,21 +95,21 @@ class Class(Described):
     broken_on_base = _Row(
         "broken_on_base",
         "The same failure is there on base.",
-        mark=Verdict.fail,
+        mark="fail",
         level="notice",
         waiver="default",
     )
     known_flaky = _Row(
         "known_flaky",
         "Red on head, and an open flag says that it flickers, no worse than before.",
-        mark=Verdict.suspect,
+        mark="suspect",
         level="notice",
         waiver="default",
     )
     known_hollow = _Row(
         "known_hollow",
         "Green and unexplained on head, as it was on base or as an open flag says.",
-        mark=Verdict.pass_by_tolerance,
+        mark="pass_by_tolerance",
         label="Known hollow pass",
         plural="es",
         level="notice",
@@ -123,23 +118,23 @@ class Class(Described):
     waived = _Row(
         "waived",
         "Accepted for now: an acknowledged flag or a waiver, with an owner and a reason.",
-        mark=Verdict.not_judged,
+        mark="not_judged",
     )
     undecided = _Row(
         "undecided",
         "Green on head, but nobody knows yet whether rounding explains the error: more"
         " seeds or other inputs are needed.",
-        mark=Verdict.suspect,
+        mark="suspect",
         waiver="named",
     )
-    not_run = _Row("not_run", "It ran on base, and not on head.", mark=Verdict.not_run)
+    not_run = _Row("not_run", "It ran on base, and not on head.", mark="not_run")
     fixed = _Row(
-        "fixed", "Red on base, and green on head.", mark=Verdict.pass_, color="green", is_good=True
+        "fixed", "Red on base, and green on head.", mark="pass", color="green", is_good=True
     )
     no_longer_hollow = _Row(
         "no_longer_hollow",
         "Green and unexplained on base; rounding explains the error on head.",
-        mark=Verdict.pass_,
+        mark="pass",
         label="No longer a hollow pass",
         color="green",
         is_good=True,
@@ -147,7 +142,7 @@ class Class(Described):
     arithmetic_changed = _Row(
         "arithmetic_changed",
         "Rounding explains the errors on head, but in another arithmetic than on base.",
-        mark=Verdict.not_judged,
+        mark="not_judged",
         label="Arithmetic change",
         plural="s",
         level="notice",
@@ -157,7 +152,7 @@ class Class(Described):
     passed = _Row(
         "passed",
         "Green on head, and nothing new to say.",
-        mark=Verdict.pass_,
+        mark="pass",
         color="green",
         is_good=True,
     )

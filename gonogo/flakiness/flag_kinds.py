@@ -50,7 +50,6 @@ class _Row(Row):
     Attributes:
         advice: what to do next.
         verdict: the verdict of the seeds that are evidence by themselves; None: several seeds are.
-        mark: the verdict whose color it takes, and whose shape where it has none of its own.
         shape: the name of its own shape on pages.
         accepts: what an acknowledgement accepts; None: the flag blocks no commit.
         explained_is_quiet: whether a red seed is quiet if rounding explains it.
@@ -59,9 +58,9 @@ class _Row(Row):
         steps: what its page offers, the most urgent first.
     """
 
+    mark: str = Verdict.suspect
     advice: str = ""
     verdict: Verdict | None = None
-    mark: Verdict = Verdict.suspect
     shape: str = ""
     accepts: Accepted | None = None
     explained_is_quiet: bool = False
@@ -79,7 +78,6 @@ class FlagKind(Described):
 
     advice: str
     verdict: Verdict | None
-    mark: Verdict
     shape: str
     accepts: Accepted | None
     explained_is_quiet: bool
@@ -91,7 +89,8 @@ class FlagKind(Described):
         "passes_by_tolerance",
         "Passes only by tolerance: rounding doesn't explain the error.",
         "Hollow pass",
-        "Fix the kernel, or tighten the tolerance so that the test turns red until it is fixed.",
+        advice="Fix the kernel, or tighten the tolerance so that the test turns red until it is"
+        " fixed.",
         verdict=Verdict.pass_by_tolerance,
         mark=Verdict.pass_by_tolerance,
         accepts=Accepted.hollow,
@@ -102,7 +101,7 @@ class FlagKind(Described):
         "fix_masked",
         "It turned green, and the error stayed the same.",
         "Masked fix",
-        "Look for what changed the timing or the tolerance: the fault is there.",
+        advice="Look for what changed the timing or the tolerance: the fault is there.",
         shape="fix_masked",
         accepts=Accepted.hollow,
         explained_is_quiet=True,
@@ -112,7 +111,7 @@ class FlagKind(Described):
         "blunt_test",
         "Some mutants (known-wrong kernels) pass this test.",
         "Blunt test",
-        "Take the tolerance that the gauge advises, or other inputs.",
+        advice="Take the tolerance that the gauge advises, or other inputs.",
         shape="blunt",
         ends=Ends.gauge,
         steps=(Step.tolerance,),
@@ -121,7 +120,7 @@ class FlagKind(Described):
         "hangs",
         "Some seed never ended.",
         "Hangs",
-        "Open the job's log, and test the device.",
+        advice="Open the job's log, and test the device.",
         verdict=Verdict.hang,
         mark=Verdict.hang,
         accepts=Accepted.hangs,
@@ -133,7 +132,7 @@ class FlagKind(Described):
         "crashes",
         "Some seed's process died.",
         "Crashes",
-        "Open the job's log, and test the device.",
+        advice="Open the job's log, and test the device.",
         verdict=Verdict.crash,
         mark=Verdict.crash,
         accepts=Accepted.crashes,
@@ -145,7 +144,7 @@ class FlagKind(Described):
         "flaky",
         "The same build is sometimes red.",
         "Flaky",
-        "Open the test: it says whether the seed, the device or the context decides.",
+        advice="Open the test: it says whether the seed, the device or the context decides.",
         shape="flaky",
         accepts=Accepted.red,
         needs_numbers=False,
@@ -155,7 +154,7 @@ class FlagKind(Described):
         "nondeterministic",
         "The same seed on the same device gives other bits.",
         "Nondeterministic",
-        "Look for a race: the same inputs must give the same bits.",
+        advice="Look for a race: the same inputs must give the same bits.",
         accepts=Accepted.red,
         ends=Ends.ruled_out,
         steps=(Step.test,),
@@ -164,7 +163,7 @@ class FlagKind(Described):
         "device_dependent",
         "The same seed gives other bits on another device.",
         "Device-dependent",
-        "Test the device that differs, or drain it.",
+        advice="Test the device that differs, or drain it.",
         accepts=Accepted.red,
         ends=Ends.ruled_out,
         steps=(Step.devices,),
@@ -173,7 +172,7 @@ class FlagKind(Described):
         "context_dependent",
         "The outcome depends on what ran before in the same process.",
         "Context-dependent",
-        "Run what came before it in the same process, and bisect that.",
+        advice="Run what came before it in the same process, and bisect that.",
         accepts=Accepted.red,
         needs_numbers=False,
         ends=Ends.ruled_out,
@@ -183,7 +182,7 @@ class FlagKind(Described):
         "latent_flake",
         "Green so far, but the tail of its errors reaches the tolerance.",
         "Latent flake",
-        "Raise the tolerance a little, or fix the tail, before it turns red.",
+        advice="Raise the tolerance a little, or fix the tail, before it turns red.",
         shape="marginal",
         accepts=Accepted.red,
         ends=Ends.robust,
@@ -193,7 +192,7 @@ class FlagKind(Described):
         "tolerance_too_tight",
         "The kernel is right, and the tolerance is too tight.",
         "False alarm",
-        "Raise the tolerance to what the formats allow.",
+        advice="Raise the tolerance to what the formats allow.",
         verdict=Verdict.fail_by_tolerance,
         mark=Verdict.fail_by_tolerance,
         accepts=Accepted.false_alarms,
@@ -203,7 +202,7 @@ class FlagKind(Described):
         "arithmetic_changed",
         "Rounding explains the errors, but in another arithmetic than on earlier builds.",
         "Arithmetic changed",
-        "Acknowledge it where the new arithmetic is intended.",
+        advice="Acknowledge it where the new arithmetic is intended.",
         mark=Verdict.not_judged,  # nothing bad
         explained_is_quiet=True,
     )

@@ -18,22 +18,29 @@ MAX_NAMED = 5
 class Stability(Described):
     """The behavior of a test's outcomes on one build."""
 
-    robust = "robust", "Every seed passed, and the tail of its errors stays clear of the tolerance."
+    robust = (
+        "robust",
+        "Every seed passed, and the tail of its errors stays clear of the tolerance.",
+        "",
+        Verdict.pass_,
+    )
     marginal = (
         "marginal",
         "Every seed passed, and the tail of its errors reaches the tolerance: a latent flake.",
+        "",
+        Verdict.suspect,
     )
-    flaky = "flaky", "Some seeds pass and some fail."
-    broken = "broken", "Every seed failed."
-    unknown = "unknown", "Too few seeds to say."
+    flaky = "flaky", "Some seeds pass and some fail.", "", Verdict.suspect
+    broken = "broken", "Every seed failed.", "", Verdict.fail
+    unknown = "unknown", "Too few seeds to say.", "", Verdict.inconclusive
 
 
 class Sharpness(Described):
     """The second axis: do mutants fail the test?"""
 
-    sharp = "sharp", "Every mutant (known-wrong kernel) that can show fails it."
-    blunt = "blunt", "Some mutant (a known-wrong kernel) passes it."
-    unmeasured = "unmeasured", "No gauge has measured it."
+    sharp = "sharp", "Every mutant (known-wrong kernel) that can show fails it.", "", Verdict.pass_
+    blunt = "blunt", "Some mutant (a known-wrong kernel) passes it.", "", Verdict.suspect
+    unmeasured = "unmeasured", "No gauge has measured it.", "", Verdict.inconclusive
 
 
 @dataclass(frozen=True)

@@ -14,26 +14,29 @@ class Row:
     value: str
     sentence: str = ""
     label: str = ""
+    mark: str = ""
 
 
 class Described(StrEnum):
-    """Members are declared with their meaning: `name = value, sentence`, and a label if needed.
+    """Members are declared with their meaning: `name = value, sentence`, a label and a mark if any.
 
     A table with more columns has a `Row` per member.
 
     Attributes:
         sentence: the meaning of the member, in one sentence.
         label: what people read, such as "Hollow pass"; by default made of the value.
+        mark: the verdict whose shape and color it takes on pages; "" where it is on none.
         rank: the place among the members: 0 is the first.
     """
 
     _value_: str
     sentence: str
     label: str
+    mark: str
     rank: int
 
-    def __new__(cls, value: str | Row, sentence: str = "", label: str = "") -> Self:
-        row = value if isinstance(value, Row) else Row(value=value, sentence=sentence, label=label)
+    def __new__(cls, value: str | Row, sentence: str = "", label: str = "", mark: str = "") -> Self:
+        row = value if isinstance(value, Row) else Row(value, sentence, label, mark)
         member = str.__new__(cls, row.value)
         member._value_ = row.value
         for fact in fields(row)[1:]:

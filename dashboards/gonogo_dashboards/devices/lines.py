@@ -21,7 +21,7 @@ from gonogo_service.jobs import store as stored_jobs
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
-from gonogo_service.kit.database.states import DeviceState
+from gonogo_service.kit.database.states import CanaryOutcome, DeviceState
 
 RANGES = ("1d", "7d", "30d")
 """Time ranges of the list; its first is the default."""
@@ -168,9 +168,9 @@ def line_of(
         url=urls.device(row.id),
         firmware=str(row.firmware.get(BUNDLE) or readings.firmware or ""),
         state=row.state.value,
-        state_words=words.DEVICE_STATES[row.state],
+        state_words=row.state.sentence,
         health=row.health.value,
-        health_words=words.DEVICE_HEALTHS[row.health],
+        health_words=row.health.sentence,
         since=timestamp(row.health_at),
         lasting=words.lasting(row.health_at, now),
         heard_at=timestamp(row.heard_at),
@@ -191,7 +191,7 @@ def _canary(canary: PassedCanary, now: datetime) -> CanaryLine:
     return from_object(
         CanaryLine,
         canary,
-        standing=words.STANDINGS.get(canary.golden or "", ""),
+        standing=CanaryOutcome(canary.golden).sentence if canary.golden else "",
         differs=canary.golden == "differs",
         at=timestamp(canary.at),
         age=words.since(canary.at, now),

@@ -214,10 +214,7 @@ def _runs(
         run for check in checks for run in (check.run, check.base_run) if run is not None
     )
     states = commit_checks.run_states(session, list(runs)[:MAX_RUNS])
-    return {
-        run: (state.value, words.RUN_STATES[state], verdict)
-        for run, (state, verdict) in states.items()
-    }
+    return {run: (state.value, state.label, verdict) for run, (state, verdict) in states.items()}
 
 
 def _outcome(

@@ -145,7 +145,7 @@ def details_of(test: Mapping[str, Any], entry: str | None = None) -> str:
 
 def state_words(job: JobRow) -> str:
     """Return the state of a job in words: "Canceled after 5 of 64 seeds"."""
-    label = words.STATES.get(job.state, job.state.value)
+    label = job.state.label
     return (
         f"{label} after {job.done:,} of {words.count(job.total, noun_of(job.test))}"
         if job.state == JobState.cancelled

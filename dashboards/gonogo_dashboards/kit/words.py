@@ -14,21 +14,16 @@ from functools import lru_cache
 from typing import Any
 from unicodedata import bidirectional
 
-from gonogo.flakiness.attribution import Cause
 from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.flakiness.grades import Sharpness, Stability
-from gonogo.flakiness.masking import Change
 from gonogo.spec.verdicts import WORST_FIRST, Verdict
 from gonogo_service.kit.database.states import (
     AnswerState,
     DeliveryState,
     DeviceHealth,
-    DeviceState,
-    DueOutcome,
     HookSource,
     IncomingState,
     JobState,
-    RunState,
 )
 from gonogo_service.tests import standings
 from gonogo_service.tests.variants import Variant
@@ -93,250 +88,14 @@ SIGNS: dict[str, Mark] = {
 
 _SHAPES = {"flagged": "flag", **{kind.value: kind.shape for kind in FlagKind if kind.shape}}
 
+HEALTH_VERDICTS: dict[str, str] = {health: health.mark for health in DeviceHealth}
+GRADES = {grade.value: grade for grade in (*Stability, *Sharpness)}
+
 SHORT_SENTENCES: dict[Verdict, str] = {
     Verdict.pass_by_tolerance: "Passes only by tolerance.",
     Verdict.fail_by_tolerance: "The kernel is right, the tolerance is too tight.",
 }
 """A short explanation of verdicts whose label needs one; it precedes the sentence on hover."""
-
-STATES: dict[str, str] = {
-    JobState.queued: "Queued",
-    JobState.running: "Running",
-    JobState.cancelling: "Canceling",
-    JobState.finished: "Finished",
-    JobState.cancelled: "Canceled",
-    JobState.failed: "Could not run",
-}
-
-RUN_STATES: dict[str, str] = {
-    RunState.running: "Running",
-    RunState.cancelling: "Canceling",
-    RunState.finished: "Finished",
-    RunState.cancelled: "Canceled",
-}
-
-STATE_SENTENCES: dict[str, str] = {
-    JobState.queued: "Stored, and no worker has started it yet.",
-    JobState.running: "Workers run it now.",
-    JobState.cancelling: "Somebody canceled it; the parts that run now still have to stop.",
-    JobState.finished: "It ran to its end.",
-    JobState.cancelled: "Somebody canceled it before its end.",
-    JobState.failed: "It could not run; its error says why.",
-}
-"""The meaning of the states of jobs, runs, gauges and bisections."""
-
-DUES: dict[str, str] = {
-    DueOutcome.submitted: "Submitted",
-    DueOutcome.skipped: "Skipped",
-    DueOutcome.failed: "Could not be submitted",
-}
-"""Outcomes of a schedule's due time."""
-
-DEVICE_STATES: dict[str, str] = {
-    DeviceState.idle: "Its worker is alive and runs nothing on it.",
-    DeviceState.busy: "Its worker runs something on it.",
-    DeviceState.offline: "Its worker has sent no heartbeat for a while.",
-}
-
-DEVICE_HEALTHS: dict[str, str] = {
-    DeviceHealth.good: "Its last canary passed.",
-    DeviceHealth.suspect: (
-        "It differs from other devices: most tests fail only here, or its canary has other bits."
-        " It still takes work."
-    ),
-    DeviceHealth.bad: "Its canary fails. It takes no work and tests itself again.",
-    DeviceHealth.maintenance: "A person uses it. Nothing runs on it.",
-}
-
-HEALTH_VERDICTS: dict[str, str] = {
-    DeviceHealth.good: Verdict.pass_,
-    DeviceHealth.suspect: Verdict.suspect,
-    DeviceHealth.bad: Verdict.fail,
-    DeviceHealth.maintenance: Verdict.not_judged,
-}
-"""The verdict whose shape and color a health takes."""
-
-STANDINGS: dict[str, str] = {
-    "golden": "same bits as on other devices of its host",
-    "first": "bits known from one device of its host only",
-    "differs": "bits differ from the golden ones of its host",
-}
-"""The canary's bits compared with those of its host's other devices."""
-
-TERMS: dict[str, str] = {
-    "tolerance": (
-        "A tolerance is the error that a test allows. It is a set of comparators, such as "
-        "rtol and atol, for each output."
-    ),
-    "arithmetic": (
-        "An arithmetic is the way in which a kernel computes: which values it stores, in which "
-        "formats, and in which order it adds."
-    ),
-    "rounding_ratio": (
-        "The rounding ratio is the largest error of an output, divided by the largest that its "
-        "arithmetic may have. A right kernel shows at most about 1. The reference is that of the "
-        "quantized inputs. The worst seeds of a verdict stand in this order, false alarms in that "
-        "of error ÷ tolerance."
-    ),
-    "tolerance_ratio": (
-        "The tolerance ratio is the largest error of an output, divided by the error that the "
-        "test allows. Above 1 the test is red. The reference is that of the raw inputs."
-    ),
-    "rms": ("The rms error is the root mean square of an output's errors."),
-    "max_abs": (
-        "Max |e| is the largest absolute error of an output. The reference is that of the raw "
-        "inputs, before they are quantized."
-    ),
-    "explained": ("An error is explained when an arithmetic of the kernel's formats makes it."),
-    "unexplained": ("An error is unexplained when no rounding of the kernel's formats makes it."),
-    "flips": (
-        "A flip is an output that differs between two builds on equal inputs. Flips that "
-        "all point one way have a common cause, such as a factor or a truncation."
-    ),
-    "detection_limits": (
-        "Detection limits list the faults that a verdict could not have seen, such as a "
-        "small common factor."
-    ),
-    "fault": (
-        "A fault is one change of a kernel's formula, such as a term that is missing or used twice."
-    ),
-    "diagnosis": (
-        "A diagnosis names the fault that explains most of an error, or says where the wrong "
-        "values lie."
-    ),
-    "digest": ("A digest is a hash of an output's bytes. Equal digests mean equal bits."),
-    "workload": (
-        "A workload is a test without its tolerance. History hangs on it, so a new "
-        "tolerance keeps the past."
-    ),
-    "regime": ("A regime is the distribution from which a test draws the values of an input."),
-    "seed": (
-        "A seed decides the values of all inputs. The same seed gives the same bytes on "
-        "every machine."
-    ),
-    "repeat": ("A repeat runs the same seed again, to show whether the kernel is deterministic."),
-    "context": (
-        "A context says which tests run before a test in the same process. An isolated "
-        "test runs in a fresh process."
-    ),
-    "selection": (
-        "A selection names tests that exist already in a GoogleTest program or a pytest suite."
-    ),
-    "build": (
-        "A build is the software under test, such as a commit or a container image. Its "
-        "name means what the worker's host says."
-    ),
-    "branch": ("A branch is a series of builds in order. The emulator's builds have none."),
-    "variant": (
-        "A variant is a test on one branch, one architecture and one kind of board. "
-        "Grades and flags belong to it."
-    ),
-    "suite": (
-        "A suite is a named list of tests. In a selection it names tests inside one program."
-    ),
-    "run": ("A run is one submission of a suite: many jobs with one verdict."),
-    "schedule": ("A schedule submits a suite at the times of a cron line."),
-    "chunk": (
-        "A chunk is the part of a job that one worker takes at a time, about 20 seconds of work."
-    ),
-    "attempt": (
-        "An attempt is one try of one worker to run a chunk. A lost attempt is followed "
-        "by a new one."
-    ),
-    "executor": ("An executor is a way to run kernels, such as the emulator, torch or pytest."),
-    "board": (
-        "A board is the card that carries one or more chips, such as n150. It is part of "
-        "a queue's name."
-    ),
-    "device": (
-        "A device is what one worker serves: a chip of a board in a host, or a virtual one."
-    ),
-    "worker": ("A worker is a process that takes chunks from a queue and runs them on its device."),
-    "canary": (
-        "A canary is a small LayerNorm of a build known to be right. It shows whether a "
-        "device can be trusted."
-    ),
-    "golden": (
-        "A golden digest is the digest of the canary's output that two devices of a host have"
-        " confirmed."
-    ),
-    "rung": (
-        "A rung is one step that tries to recover a sick device, such as a reset. The "
-        "canary runs after each."
-    ),
-    "flag": ("A flag is a finding that stays open until somebody or enough good seeds resolve it."),
-    "evidence": (
-        "Evidence is what a finding rests on: numbers with intervals, examples, and the "
-        "command that runs them again."
-    ),
-    "acknowledged": (
-        "Somebody accepts a flag's finding until a date, with a reason. Until then it "
-        "blocks no commit. It changes no verdict."
-    ),
-    "tail": (
-        "The tail is the largest errors of a test's seeds. Its shape predicts how often "
-        "other seeds will fail."
-    ),
-    "fix_masked": (
-        "A fault is masked when the verdict turns green and the error signature stays the same."
-    ),
-    "bisection": (
-        "A bisection runs builds of a series until it knows which one changed a test, "
-        "with a probability."
-    ),
-    "gauge": (
-        "A gauge measures a test: it runs right kernels, which must pass, and mutants, "
-        "which must fail."
-    ),
-    "window": (
-        "A window is the range of tolerances that every right kernel passes and every mutant fails."
-    ),
-    "mutant": ("A mutant is a kernel with one known fault. A good test fails it."),
-    "waiver": (
-        "A waiver accepts a bad result of some tests until a date, so that it blocks no "
-        "commit. It changes no verdict."
-    ),
-    "webhook": ("A webhook tells another system what happened here, in a signed message."),
-    "delivery": ("A delivery is one message of a webhook, sent or received, with its state."),
-}
-"""The glossary's sentences (docs/glossary.md) about what pages name in headings."""
-
-_TERM_LABELS = {
-    "same workload": "workload",
-    "branch and board": "variant",
-    "detection limits": "detection_limits",
-    "error ÷ rounding": "rounding_ratio",
-    "masked fix": "fix_masked",
-    "deliveries": "delivery",
-    "last canary": "canary",
-    "advised tolerance": "tolerance",
-    "declared tolerance": "tolerance",
-    "error ÷ tolerance": "tolerance_ratio",
-    "max |e|": "max_abs",
-    "rms error": "rms",
-    "selected flags": "flag",
-}
-"""Headings whose term has another name."""
-
-GRADES: dict[str, str] = {
-    Stability.robust: Verdict.pass_,
-    Stability.marginal: Verdict.suspect,
-    Stability.flaky: Verdict.suspect,
-    Stability.broken: Verdict.fail,
-    Stability.unknown: Verdict.inconclusive,
-    Sharpness.sharp: Verdict.pass_,
-    Sharpness.blunt: Verdict.suspect,
-    Sharpness.unmeasured: Verdict.inconclusive,
-}
-"""The verdict whose shape and color a grade takes.
-
-Grades are no verdicts: only `broken` is as loud as one.
-"""
-
-GRADE_SENTENCES: dict[str, str] = {
-    **{stability: stability.sentence for stability in Stability},
-    **{sharpness: sharpness.sentence for sharpness in Sharpness},
-}
 
 STANDING_SENTENCES: dict[str, str] = {
     standings.HOLLOW: "On its newest build some seed passes only by tolerance.",
@@ -344,41 +103,6 @@ STANDING_SENTENCES: dict[str, str] = {
     standings.FLAKY: "On its newest build some seeds pass and some fail.",
 }
 """How a test stands by its jobs of the last 30 days."""
-
-CAUSES: dict[str, str] = {
-    Cause.unknown: "Not known",
-    Cause.sick_device: "A sick device",
-    Cause.broken: "Broken",
-    Cause.infrastructure: "Infrastructure",
-    Cause.nondeterministic: "Nondeterministic kernel",
-    Cause.device_dependent: "The device",
-    Cause.context_dependent: "What ran before",
-    Cause.seed_sensitive: "The seed",
-    Cause.stable: "Outcomes don't differ",
-}
-
-CHANGES: dict[str, str] = {
-    Change.unchanged: "Unchanged",
-    Change.fix_masked: "Masked, not fixed",
-    Change.fixed: "Fixed",
-    Change.broken: "Broke",
-    Change.still_wrong: "Still wrong",
-    Change.wrong_otherwise: "Wrong in another way",
-    Change.right: "Still right",
-    Change.unknown: "Not known",
-}
-
-CHANGE_VERDICTS: dict[str, str] = {
-    Change.unchanged: Verdict.not_judged,
-    Change.fix_masked: Verdict.pass_by_tolerance,
-    Change.fixed: Verdict.pass_,
-    Change.broken: Verdict.fail,
-    Change.still_wrong: Verdict.fail,
-    Change.wrong_otherwise: Verdict.fail,
-    Change.right: Verdict.pass_,
-    Change.unknown: Verdict.inconclusive,
-}
-"""The verdict whose shape and color the change of a kernel takes."""
 
 ANSWERS: dict[str, Standing] = {
     AnswerState.waiting: Standing("Not reported yet", Verdict.inconclusive),
@@ -422,13 +146,6 @@ WEBHOOK_KINDS: dict[str, str] = {
 """Kinds of webhooks."""
 
 
-def term(label: str) -> str:
-    """Return the glossary's sentence about a heading such as "Last canary"; "" for none."""
-    text = label.lower()
-    named = TERMS.get(_TERM_LABELS.get(text, text.replace(" ", "_")), "")
-    return named or (TERMS.get(text[:-1], "") if text.endswith("s") else "")
-
-
 def sign(word: str, verdict: str) -> str:
     """Return whose shape a grade, a filter or a flag takes: its own, else the verdict's."""
     name = _SHAPES.get(word, word)
@@ -453,6 +170,21 @@ def sentence_case(text: str) -> str:
 def flag_hover(kind: str) -> str:
     """Return what hovering over a kind of flag shows: its sentence, and the value."""
     return f"{FlagKind(kind).sentence} ({kind})"
+
+
+def job_states() -> list[tuple[str, str]]:
+    """Return the states of jobs for a form: (value, label) of each."""
+    return [(state.value, state.label) for state in JobState]
+
+
+def state_hover(state: str) -> str:
+    """Return what hovering over the state of a job, run, gauge or bisection shows."""
+    return f"{JobState(state).sentence} ({state})"
+
+
+def grade_hover(grade: str | None) -> str:
+    """Return what hovering over a grade shows: its sentence, and the value."""
+    return f"{GRADES[grade].sentence} ({grade})" if grade in GRADES else grade or ""
 
 
 def hover(value: str | None, sentences: Mapping[Any, str]) -> str:

@@ -206,7 +206,7 @@ def _run(run: RunRow, now: datetime) -> RunLine:
         builds=tuple(run.builds),
         due_at=timestamp(run.due_at),
         state=run.state.value,
-        state_words=words.RUN_STATES[run.state],
+        state_words=run.state.label,
         final=run.state.final,
         jobs=run.jobs.total,
         counts=counts(run.seeds.verdicts, max(run.seeds.total, 1)),
@@ -231,7 +231,7 @@ def _test(member: RunJob, label: str) -> TestLine:
         label=label,
         details=details_of(member.test),
         state=member.state.value,
-        state_words=words.STATES[member.state],
+        state_words=member.state.label,
         both=red_hollow.words(member.red, member.hollow, red_hollow.noun(member.test)),
         final=member.state.final,
         counts=counts(member.counts, max(member.total, 1)),
@@ -259,7 +259,7 @@ def _due(due: DueRow, zone: ZoneInfo) -> DueLine:
         due,
         due_at=timestamp(due.due_at),
         due_words=_clock(due.due_at, zone),
-        outcome_words=words.DUES[due.outcome],
+        outcome_words=due.outcome.label,
         run_url=urls.run(due.run) if due.run else None,
     )
 

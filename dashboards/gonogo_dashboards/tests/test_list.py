@@ -41,7 +41,7 @@ STANDINGS = {
 }
 """The label of each filter by state, and the verdict whose looks it takes."""
 STANDING_SENTENCES = {
-    **words.GRADE_SENTENCES,
+    **{name: grade.sentence for name, grade in words.GRADES.items()},
     **words.STANDING_SENTENCES,
     test_list.FLAGGED: "It has a flag that nobody has acknowledged.",
 }
@@ -255,7 +255,7 @@ def listed(
 def badges(grade: Grade | GradeRecord) -> tuple[Badge, ...]:
     """Return badges of both axes of a grade, and of hollow passes and latent flakes."""
     shown = [
-        Badge(axis, words.GRADES[axis], words.GRADE_SENTENCES[axis])
+        Badge(axis, words.GRADES[axis].mark, words.GRADES[axis].sentence)
         for axis in (grade.stability, grade.sharpness)
     ]
     if grade.hollow:
@@ -357,7 +357,7 @@ def _test_line(
         flags_url=urls.flags({"test": test.key, "state": "unresolved"}),
         job_url=urls.job(test.job) if test.job else None,
         build=test.build,
-        state_words=words.STATES.get(test.state or "", "Never run"),
+        state_words=JobState(test.state).label if test.state else "Never run",
         finished=test.state == JobState.finished,
         verdict=last.verdict if last else None,
         verdict_url=urls.job(last.job) if last else None,

@@ -417,11 +417,11 @@ def _judged(
             for build in assessments.builds(charted, MAX_BUILDS)
         ),
         "more_builds": max(0, len({(job.sequence, job.build) for job in charted}) - MAX_BUILDS),
-        "cause": words.CAUSES[cause.cause],
+        "cause": cause.cause.label,
         "steady": cause.cause is Cause.stable,
         "cause_words": cause.words,
         "factors": tuple(
-            FactorLine(words.CAUSES[finding.cause], finding.holds, finding.words)
+            FactorLine(finding.cause.label, finding.holds, finding.words)
             for finding in cause.findings
         ),
         "contexts": tuple(_row_line(row) for row in cause.contexts),
@@ -581,7 +581,7 @@ def _row_line(row: Configuration) -> RowLine:
 
 def _step_line(step: BuildChange) -> StepLine:
     change = step.change
-    looks = words.CHANGES[change], words.CHANGE_VERDICTS[change]
+    looks = change.label, change.mark
     text = words.tamed(step.words, (step.before, step.after))
     return StepLine(step.before, step.after, *looks, change not in _QUIET, text)
 

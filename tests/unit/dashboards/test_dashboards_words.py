@@ -12,7 +12,6 @@ from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards import pages
 from gonogo_dashboards.kit import commands, csv_export, words
 from gonogo_dashboards.tests.test_list import Chip
-from gonogo_service.kit.database.states import DeviceHealth, DeviceState, JobState
 
 
 @dataclass(frozen=True)
@@ -33,12 +32,6 @@ def test_every_verdict_has_a_shape_of_its_own_where_it_judges_a_kernel() -> None
     assert (
         len({mark.path for mark in judging}) == len({mark.sign for mark in judging}) == len(judging)
     )
-
-
-def test_every_state_and_flag_has_words() -> None:
-    assert set(words.STATES) == set(JobState)
-    assert set(words.DEVICE_STATES) == set(DeviceState)
-    assert set(words.DEVICE_HEALTHS) == set(words.HEALTH_VERDICTS) == set(DeviceHealth)
 
 
 def test_a_word_from_a_newer_version_is_shown_as_it_is() -> None:

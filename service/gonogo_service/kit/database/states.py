@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gonogo.spec.described import Described
+from gonogo.spec.verdicts import Verdict
+
 
 class JobKind(StrEnum):
     """The kind of work that a job does."""
@@ -22,17 +25,22 @@ IMPORT_EXECUTOR = "import"
 """Stands for the executor of an imported job. No worker has it, and no job may request it."""
 
 
-class JobState(StrEnum):
+class JobState(Described):
     """The state of a job; the last three are final."""
 
-    queued = "queued"  # stored; no worker has started a chunk yet
-    running = "running"  # a worker has started at least one chunk
-    cancelling = "cancelling"  # someone cancelled it; the running attempts are being stopped
+    queued = "queued", "Stored, and no worker has started it yet."
+    running = "running", "Workers run it now."
+    cancelling = (
+        "cancelling",
+        "Somebody canceled it; the parts that run now still have to stop.",
+        "Canceling",
+    )
     # Every (seed, repeat) that the job needed has a result. A sequential job may need fewer.
-    finished = "finished"
-    # Stopped on request. Some seeds have no result, so its verdict is never green.
-    cancelled = "cancelled"
-    failed = "failed"  # could not run (its queue deadline passed); says nothing about the kernel
+    finished = "finished", "It ran to its end."
+    # Some seeds have no result, so its verdict is never green.
+    cancelled = "cancelled", "Somebody canceled it before its end.", "Canceled"
+    # such as when its queue deadline passed; says nothing about the kernel
+    failed = "failed", "It could not run; its error says why.", "Could not run"
 
     @property
     def final(self) -> bool:
@@ -40,13 +48,13 @@ class JobState(StrEnum):
         return self in {JobState.finished, JobState.cancelled, JobState.failed}
 
 
-class RunState(StrEnum):
+class RunState(Described):
     """The state of a run (one submission of a suite); the last two are final."""
 
-    running = "running"  # at least one of its jobs has not ended
-    cancelling = "cancelling"  # someone cancelled it; its running jobs are being stopped
-    finished = "finished"  # all its jobs have ended; its verdict is their worst one
-    cancelled = "cancelled"  # stopped on request; its verdict is never green
+    running = "running", "At least one of its jobs has not ended."
+    cancelling = "cancelling", "Somebody canceled it; its running jobs still stop.", "Canceling"
+    finished = "finished", "All its jobs have ended; its verdict is their worst one."
+    cancelled = "cancelled", "Stopped on request; its verdict is never green.", "Canceled"
 
     @property
     def final(self) -> bool:
@@ -68,13 +76,16 @@ class BisectionState(StrEnum):
         return self is not BisectionState.running
 
 
-class DueOutcome(StrEnum):
+class DueOutcome(Described):
     """The outcome of a due time of a schedule."""
 
-    submitted = "submitted"  # a run was created
-    # The schedule's previous run was still open, and the overlap policy is to skip.
-    skipped = "skipped"
-    failed = "failed"  # the suite could not be submitted; the reason says why
+    submitted = "submitted", "A run was created."
+    skipped = "skipped", "The schedule's previous run was still open."
+    failed = (
+        "failed",
+        "The suite could not be submitted; the reason says why.",
+        "Could not be submitted",
+    )
 
 
 class ChunkState(StrEnum):
@@ -126,30 +137,41 @@ class WorkerState(StrEnum):
     offline = "offline"  # no heartbeat for longer than the timeout
 
 
-class DeviceState(StrEnum):
+class DeviceState(Described):
     """The state of a device, from its worker's last heartbeat."""
 
-    idle = "idle"  # its worker is online and runs nothing on it
-    busy = "busy"  # an attempt runs on it
-    offline = "offline"  # no heartbeat of its worker for longer than the timeout
+    idle = "idle", "Its worker is alive and runs nothing on it."
+    busy = "busy", "Its worker runs something on it."
+    offline = "offline", "Its worker has sent no heartbeat for a while."
 
 
-class DeviceHealth(StrEnum):
+class DeviceHealth(Described):
     """The health of a device; one that is bad or in maintenance gets no work."""
 
-    good = "good"  # its last canary passed
-    suspect = "suspect"  # most unrelated tests fail on it but not on other devices
-    bad = "bad"  # its canary failed after every recovery step; it tests itself again
-    maintenance = "maintenance"  # a person took it out of service
+    good = "good", "Its last canary passed.", "", Verdict.pass_
+    suspect = (
+        "suspect",
+        "It differs from other devices: most tests fail only here, or its canary has other bits."
+        " It still takes work.",
+        "",
+        Verdict.suspect,
+    )
+    bad = "bad", "Its canary fails. It takes no work and tests itself again.", "", Verdict.fail
+    maintenance = (
+        "maintenance",
+        "A person uses it. Nothing runs on it.",
+        "",
+        Verdict.not_judged,
+    )
 
 
-class CanaryOutcome(StrEnum):
+class CanaryOutcome(Described):
     """The outcome of a canary: whether it passed, and how its bits compare with other devices."""
 
-    golden = "golden"  # passed, with the bits that two devices agree on
-    first = "first"  # passed, with bits that no second device has confirmed yet
-    differs = "differs"  # passed, with other bits than the golden ones
-    failed = "failed"  # did not pass, or gave no result
+    golden = "golden", "same bits as on other devices of its host"
+    first = "first", "bits known from one device of its host only"
+    differs = "differs", "bits differ from the golden ones of its host"
+    failed = "failed", "it did not pass, or gave no result"
 
 
 class WebhookState(StrEnum):
