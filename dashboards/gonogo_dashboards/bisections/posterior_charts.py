@@ -6,7 +6,7 @@ import math
 
 from gonogo.flakiness.bisecting import Stage
 from gonogo.spec.verdicts import Verdict
-from gonogo_dashboards.bisections.bisection_page import Search
+from gonogo_dashboards.bisections.searches import Search
 from gonogo_dashboards.charts.charts import AXIS, Options, marked, name_gap, room_above
 from gonogo_dashboards.kit import words
 
@@ -18,47 +18,38 @@ _MOST_LABELS = 24
 
 def posterior(search: Search) -> Options:
     """Return the options of each build's probability (bars) and its share of bad runs (marks)."""
-    bad = search.bad
-    ran = [line for line in search.builds if line.runs]
-    first = search.builds[0].place
-    shares = [
-        0.0 if search.stage == Stage.no_change else round(line.share, 4) for line in search.builds
-    ]  # probabilities of a change, if there was one
+    bad, builds = search.bad, search.builds
+    first, is_over = builds[0].place, search.stage == Stage.no_change
+    # probabilities of a change, if there was one
+    bars = [
+        [line.place - first, 0.0 if is_over else round(line.share, 4), line.name] for line in builds
+    ]
+    marks = [
+        [line.place - first, round(line.bad / line.runs, 4), line.name, line.runs, line.bad]
+        for line in builds
+        if line.runs
+    ]
+
+    def share_axis(name: str, align: str, padding: list[int]) -> Options:
+        style = {"color": "$soft", "align": align, "padding": padding}
+        gap = name_gap(search.events)
+        axis = {"type": "value", "min": 0, "max": 1, "name": name, "nameGap": gap}
+        return {**AXIS, **axis, "nameTextStyle": style}
+
+    # the key below says of what; on a phone two names meet
+    left = share_axis("probability", "left", [0, 0, 0, -40])
+    left["splitLine"] = {"show": True, "lineStyle": {"color": "$line"}}
+    room = {"top": room_above(search.events), "bottom": _bottom(len(builds))}
     return {
-        "grid": {
-            "left": 48,
-            "right": 48,
-            "top": room_above(search.events),
-            "bottom": _bottom(len(search.builds)),
-        },
+        "grid": {"left": 48, "right": 48, **room},
         "tooltip": {"trigger": "item", "formatter": "row"},
         "xAxis": {
             **AXIS,
             "type": "category",
-            "data": [words.brief(line.name) for line in search.builds],
-            "axisLabel": _slanted(len(search.builds)),
+            "data": [words.brief(line.name) for line in builds],
+            "axisLabel": _slanted(len(builds)),
         },
-        "yAxis": [
-            {
-                **AXIS,
-                "type": "value",
-                "min": 0,
-                "max": 1,
-                "name": "probability",  # the key below says of what; on a phone two names meet
-                "nameGap": name_gap(search.events),
-                "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -40]},
-                "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
-            },
-            {
-                **AXIS,
-                "type": "value",
-                "min": 0,
-                "max": 1,
-                "name": f"share {bad}",
-                "nameGap": name_gap(search.events),
-                "nameTextStyle": {"color": "$soft", "align": "right", "padding": [0, -40, 0, 0]},
-            },
-        ],
+        "yAxis": [left, share_axis(f"share {bad}", "right", [0, -40, 0, 0])],
         "series": [
             {
                 "type": "bar",
@@ -66,10 +57,7 @@ def posterior(search: Search) -> Options:
                 "itemStyle": {"color": "$band"},
                 "dimensions": ["_x", "probability", "build"],
                 "encode": {"x": 0, "y": 1},
-                "data": [
-                    [line.place - first, share, line.name]
-                    for line, share in zip(search.builds, shares, strict=True)
-                ],
+                "data": bars,
             },
             {
                 "type": "scatter",
@@ -80,18 +68,9 @@ def posterior(search: Search) -> Options:
                 "itemStyle": {"color": "$ink", "opacity": 0.8},
                 "dimensions": ["_x", f"share {bad}", "build", "runs", bad],
                 "encode": {"x": 0, "y": 1},
-                "data": [
-                    [
-                        line.place - first,
-                        round(line.bad / line.runs, 4),
-                        line.name,
-                        line.runs,
-                        line.bad,
-                    ]
-                    for line in ran
-                ],
+                "data": marks,
             },
-            *marked(search.events, len(search.builds), numbered=True),
+            *marked(search.events, len(builds), numbered=True),
         ],
     }
 

@@ -20,7 +20,7 @@ from gonogo.spec.test_spec import TestSpec
 from gonogo_service.background import dispatcher
 from gonogo_service.gauges import store as gauges
 from gonogo_service.gauges.model import GaugeResultRow
-from gonogo_service.jobs import attempts, chunks, queues
+from gonogo_service.jobs import attempts, chunks, dispatching, queues
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import AttemptRow, ChunkRangeRow, EventRow
 from gonogo_service.kit.database.encoding import utcnow
@@ -457,9 +457,9 @@ def test_the_page_draws_the_curves_of_the_comparator_that_is_asked_for(api: Api)
         [EDGE, PASSES],
     )
     assert shown["today"] == [{"output": "all outputs", "tolerance": 0.5}]
-    assert {turn["name"]: turn["tolerance"] for turn in shown["turns"]}["double-subtract"] == PASSES
+    assert {turn["part"]: turn["tolerance"] for turn in shown["turns"]}["double-subtract"] == PASSES
     at_today = next(row for row in shown["table"] if row["note"] == "declared")
-    assert (at_today["alarms"], at_today["misses"]) == (0, 4)
+    assert (at_today["alarms"]["count"], at_today["misses"]["count"]) == (0, 4)
     other = api.client.get(
         f"/gauges/{gauge}.json", params={"comparator": "ulp", "of": "nothing"}
     ).json()["picture"]
@@ -491,9 +491,9 @@ def test_a_gauge_yields_to_the_jobs_that_come_after_it(api: Api) -> None:
         def next_jobs(*, start: bool = True) -> list[str]:
             """Dispatch what the dispatcher chooses, and say whose chunks these are."""
             chosen = dispatcher.choose(session, chunks.waiting(session), live)
-            chunks.dispatch(session, chosen, now=utcnow())
-            sent = attempts.unpublished(session, "epoch")
-            attempts.published(session, [item.attempt for item in sent], "epoch", now=utcnow())
+            dispatching.dispatch(session, chosen, now=utcnow())
+            sent = dispatching.unpublished(session, "epoch")
+            dispatching.published(session, [item.attempt for item in sent], "epoch", now=utcnow())
             for item in sent if start else ():
                 attempts.started(session, item.attempt, {"worker": "w"}, now=utcnow())
             return [item.job for item in sent]
@@ -510,5 +510,5 @@ def test_a_gauge_yields_to_the_jobs_that_come_after_it(api: Api) -> None:
         assert next_jobs() == [gauge]  # of equal rank, and older
         waiting = jobs.get(session, late)
         assert waiting is not None
-        assert f"{parts.chunks} chunks of gauge {gauge} (" in str(waiting.waiting_reason)
+        assert f"{parts.chunks} chunks of gauge {gauge} (" in str(queues.behind(session, waiting))
         session.rollback()

@@ -14,6 +14,7 @@ from gonogo.gauge.curves import MAX_STEPS, Curves, curves
 from gonogo.gauge.summary import MeasuredRate
 from gonogo_dashboards.gauges import charts
 from gonogo_dashboards.gauges import curves as gauge_curves
+from gonogo_dashboards.gauges.chosen_curves import today_of
 
 CLOSE = Comparator("allclose", 0.001)
 rate = MeasuredRate.counted
@@ -107,7 +108,7 @@ def drawn(rate_curves: Curves, needed: float | None, today: float = 0.6) -> gaug
         axis="atol (rtol 0.001)",
         of=gauge_curves.ALL,
         needed=needed,
-        today=gauge_curves._today(test, CLOSE, ["dx", "dgamma"]),
+        today=today_of(test, CLOSE, ["dx", "dgamma"]),
     )
 
 

@@ -62,13 +62,13 @@ class RunState(Described):
         return self in {RunState.finished, RunState.cancelled}
 
 
-class BisectionState(StrEnum):
+class BisectionState(Described):
     """The state of a bisection; all but the first are final."""
 
-    running = "running"  # its probes run, one after another or in parallel
-    finished = "finished"  # it has an answer, or used up its runs; the conclusion says which
-    cancelled = "cancelled"  # stopped on request
-    failed = "failed"  # a probe could not run; says nothing about the builds
+    running = "running", "Its probes run, one after another or in parallel.", "Searching"
+    finished = "finished", "It has an answer, or used up its runs; the conclusion says which."
+    cancelled = "cancelled", "Stopped on request.", "Canceled"
+    failed = "failed", "A probe could not run; says nothing about the builds.", "Could not run"
 
     @property
     def final(self) -> bool:
