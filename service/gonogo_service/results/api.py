@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -19,16 +19,14 @@ from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import schema_of
 from gonogo_service.kit.problems import BadField, Problem
 from gonogo_service.people.context import Ctx, Reader
-from gonogo_service.results import seeds as stored
-from gonogo_service.results.exports import parts
-from gonogo_service.results.exports.ctrf import CtrfReport
-from gonogo_service.results.exports.forms import FORMS
-from gonogo_service.results.exports.parts import Export, Order
+from gonogo_service.results import seeds
+from gonogo_service.results.exports import ctrf, parts
+from gonogo_service.results.exports.formats import FORMATS
+from gonogo_service.results.exports.parts import Export
+from gonogo_service.results.seeds import Order
 from gonogo_service.suites import runs
 
 router = make_router("jobs")
-FORMATS = ("json", *FORMS)
-STREAM_PAGE = 500
 PIECE = 65_536
 MAX_OUTPUTS = 1000
 NDJSON = "application/x-ndjson"
@@ -71,23 +69,21 @@ class ResultOfRun(ResultOut):
     test_key: str
 
 
-def _streams(line: type[ResultOut]) -> dict[str, Any]:
-    """Return the media types of the streamed formats; `line` is a line of NDJSON."""
+def _answers(line: type[ResultOut], as_json: Any, description: str) -> dict[int | str, Any]:
+    """Return the media types of an export; `line` is a line of NDJSON."""
     text = {"schema": {"type": "string"}}
-    return {"text/csv": text, "application/xml": text, NDJSON: {"schema": schema_of(line)}}
+    content = {"text/csv": text, "application/xml": text, NDJSON: {"schema": schema_of(line)}}
+    content["application/json"] = {"schema": as_json}
+    return {200: {"content": content, "description": description}}
 
 
 @router.get(
     "/jobs/{job_id}/results",
-    responses={
-        200: {
-            "content": {
-                **_streams(ResultOut),
-                "application/json": {"schema": schema_of(Page[ResultOut] | CtrfReport)},
-            },
-            "description": "A page, or the file; of NDJSON, the schema is that of a line",
-        }
-    },
+    responses=_answers(
+        ResultOut,
+        {"anyOf": [schema_of(Page[ResultOut]), ctrf.SCHEMA]},
+        "A page, or the file; of NDJSON, the schema is that of a line",
+    ),
     response_class=Response,
     summary="List results per seed",
 )
@@ -105,7 +101,7 @@ def results(
     order: Annotated[
         Order | None,
         Query(
-            description=("arrival: a reader of a running job misses none; seed: for a finished job")
+            description="arrival: a reader of a running job misses none; seed: for a finished job"
         ),
     ] = None,
     limit: Limit = 100,
@@ -116,43 +112,27 @@ def results(
     By default pages are in the order of arrival. Streams are in the order of seeds once the job is
     over, and of arrival before.
     """
-    if format not in FORMATS:
-        raise BadField(
-            "format",
-            format,
-            "unknown format" + did_you_mean(format, FORMATS),
-            limit="one of " + ", ".join(FORMATS),
-        )
+    _check_format(format, ("json", *FORMATS))
     if format != "json" and cursor is not None:
         raise BadField("cursor", cursor, f"{format} has no pages: it contains everything")
     with context.reading() as session:
         job = require_job(session, job_id)
         _demand_rows(job)
         if format == "json":
-            page = stored.page(
-                session,
-                job_id,
-                limit=limit,
-                cursor=cursor,
-                order=order or "arrival",
-                most_outputs=MAX_OUTPUTS,
+            by: Order = order or "arrival"
+            page = seeds.page(
+                session, job_id, limit=limit, cursor=cursor, order=by, most_outputs=MAX_OUTPUTS
             )
             return answer_page(page, lambda row: parts.public_row(job, row))
-    return _stream(parts.of_job(context, job, order, size=STREAM_PAGE), format)
+    return _stream(Export("job", job_id, parts.parts(context, [(None, job_id)], order)), format)
 
 
 @router.get(
     "/runs/{run_id}/results",
     tags=["runs"],
-    responses={
-        200: {
-            "content": {
-                **_streams(ResultOfRun),
-                "application/json": {"schema": schema_of(CtrfReport)},
-            },
-            "description": "The file; of NDJSON, the schema is that of a line",
-        }
-    },
+    responses=_answers(
+        ResultOfRun, ctrf.SCHEMA, "The file; of NDJSON, the schema is that of a line"
+    ),
     response_class=Response,
     summary="Export the results of a run",
 )
@@ -169,13 +149,7 @@ def of_run(
 
     For an unfinished run it contains the results that exist when each job is read.
     """
-    if format not in FORMS:
-        raise BadField(
-            "format",
-            format,
-            "unknown format" + did_you_mean(format, FORMS),
-            limit="one of " + ", ".join(FORMS),
-        )
+    _check_format(format, tuple(FORMATS))
     with context.reading() as session:
         run = runs.get(session, run_id)
         for job in jobs.many(session, [] if run is None else [m.id for m in run[1]]).values():
@@ -183,7 +157,13 @@ def of_run(
     if run is None:
         raise missing("run", run_id)
     members = [(member.name, member.id) for member in run[1]]
-    return _stream(parts.of_run(context, run_id, members, size=STREAM_PAGE), format)
+    return _stream(Export("run", run_id, parts.parts(context, members)), format)
+
+
+def _check_format(name: str, allowed: Sequence[str]) -> None:
+    if name not in allowed:
+        reason = "unknown format" + did_you_mean(name, allowed)
+        raise BadField("format", name, reason, limit="one of " + ", ".join(allowed))
 
 
 def _demand_rows(job: JobRow) -> None:
@@ -204,7 +184,7 @@ def _pieces(content: Iterable[str]) -> Iterator[bytes]:
 
 
 def _stream(export: Export, name: str) -> Response:
-    form = FORMS[name]
+    form = FORMATS[name]
     headers = {"Content-Disposition": f'attachment; filename="{export.id}.{form.suffix}"'}
     return StreamingResponse(
         _pieces(form.write(export)), media_type=form.media_type, headers=headers

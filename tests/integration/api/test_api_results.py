@@ -18,7 +18,7 @@ from gonogo_service.jobs import artifacts
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
-from gonogo_service.results import api as results
+from gonogo_service.results.exports import parts
 from gonogo_service.routers import routers
 
 
@@ -105,7 +105,7 @@ def test_csv_has_a_line_per_output_and_seeds_without_numbers(api: Api) -> None:
 def test_streams_hold_everything_across_their_pages(
     api: Api, job: JobRow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(results, "STREAM_PAGE", 3)
+    monkeypatch.setattr(parts, "PAGE", 3)
     answer = api.client.get(f"/api/v1/jobs/{job.id}/results?format=ndjson")
     assert answer.headers["content-type"] == "application/x-ndjson"
     lines = [json.loads(line) for line in answer.text.splitlines()]

@@ -25,7 +25,7 @@ from gonogo.cli.app import app
 from gonogo.errors import FieldError, InfrastructureError
 from gonogo_service.cli import parquet
 from gonogo_service.people.context import Context
-from gonogo_service.results import api as results
+from gonogo_service.results.exports import parts
 
 TEXT = "=cmd() \u2028 <b>&amp; ]]> \x1b[31m \N{SNOWMAN}"
 
@@ -73,7 +73,7 @@ def test_parquet_holds_what_csv_and_ndjson_hold(
     job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parquet, "ROW_GROUP", 4)
-    monkeypatch.setattr(results, "STREAM_PAGE", 2)
+    monkeypatch.setattr(parts, "PAGE", 2)
     file = tmp_path / "results.parquet"
     assert gonogo(job, "--format", "parquet", "--output", str(file)) == b""
     meta = pyarrow.parquet.ParquetFile(file).metadata
