@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 import pytest
 
 from gonogo.errors import FieldError
-from gonogo_service.cli.pipeline import github, gitlab, origin, suite_lines
+from gonogo_service.cli.pipeline import origin, reports
 from gonogo_service.cli.pipeline.origin import Origin
-from gonogo_service.cli.pipeline.outcome import Outcome, Remark, of_run
+from gonogo_service.cli.pipeline.outcome import Outcome, Remark, Written, of_run
 
 HEAD, BASE, MERGE = "a" * 40, "b" * 40, "c" * 40
 PULL = {"number": 7, "head": {"sha": HEAD}, "base": {"sha": BASE, "ref": "main"}}
@@ -111,8 +111,8 @@ def test_each_test_of_a_suite_has_its_line(tmp_path: Path) -> None:
             {"name": "b", "matrix": {"shape": [[1, 2], [3, 4]]}},
         ]
     }
-    assert suite_lines.lines(file, content) == {"a": 3, "b 1x2": 7, "b 3x4": 7}
-    assert suite_lines.lines(file.with_suffix(".json"), content) == {}
+    assert Written.of(file, content, "").lines == {"a": 3, "b 1x2": 7, "b 3x4": 7}
+    assert Written.of(file.with_suffix(".json"), content, "").lines == {}
 
 
 def remark(number: int, **changes: Any) -> Remark:
@@ -150,7 +150,7 @@ def test_github_reads_the_loudest_remarks_as_commands() -> None:
     quiet = remark(0, label="Passed", level=None, code=0)
     waiting = remark(1, label="Unknown", level="warning", code=3)
     lines = list(
-        github.workflow_commands(outcome(quiet, waiting, *(remark(n) for n in range(2, 14))))
+        reports.workflow_commands(outcome(quiet, waiting, *(remark(n) for n in range(2, 14))))
     )
     assert [line.partition(" ")[0] for line in lines] == ["::error"] * 10 + ["::warning"]
     assert lines[0].startswith(
@@ -158,7 +158,7 @@ def test_github_reads_the_loudest_remarks_as_commands() -> None:
         "It is red, and base isn't.%0A4 of 4"
     )
     assert all("\n" not in line for line in lines)
-    text = github.summary(outcome(quiet, waiting, remark(2), note="No base."))
+    text = reports.summary(outcome(quiet, waiting, remark(2), note="No base."))
     assert "❌ GoNoGo: Blocked: 12 new failures" in text
     assert "4 of 4 &lt;b>red&lt;/b" in text.replace("\\", "")
     assert "**New failure** (1)" in text
@@ -168,11 +168,11 @@ def test_github_reads_the_loudest_remarks_as_commands() -> None:
 def test_gitlab_gets_a_failure_for_what_closes_the_gate_only(tmp_path: Path) -> None:
     known = remark(1, label="Known flaky", level="notice", code=0)
     result = outcome(remark(0), known, remark(2, code=3), remark(3, level=None, code=0))
-    gitlab.write_junit(result, tmp_path / "junit.xml")
+    reports.write_junit(result, tmp_path / "junit.xml")
     (suite,) = ElementTree.parse(tmp_path / "junit.xml").getroot()
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("4", "1", "1")
     assert [case[0].tag for case in suite] == ["failure", "system-out", "error", "system-out"]
-    gitlab.write_code_quality(result, tmp_path / "quality.json")
+    reports.write_code_quality(result, tmp_path / "quality.json")
     issues = json.loads((tmp_path / "quality.json").read_text())
     assert [issue["severity"] for issue in issues] == ["major", "info", "major"]
     assert len({issue["fingerprint"] for issue in issues}) == 3
@@ -213,7 +213,6 @@ def test_a_commit_without_a_base_is_not_clear_where_its_tests_could_not_run(
         "suite": {"name": "numerics"},
         "seeds": {"verdicts": dict.fromkeys(verdicts, 1)},
     }
-    result = of_run(
-        run, build="b", note="", fail_on="new", path=Path("s.yaml"), lines={}, url="http://x"
-    )
+    written = Written(Path("s.yaml"), {}, "http://x")
+    result = of_run(run, written, build="b", note="", fail_on="new")
     assert (result.code, result.title.partition(":")[0]) == (code, title)

@@ -11,15 +11,21 @@ from typing import Any
 
 import typer
 
+from gonogo.ci.rules import build_name, problem_of
 from gonogo.cli.kit import nouns, show
-from gonogo.cli.kit.client import Client
+from gonogo.cli.kit.client import Client, Refused
 from gonogo.cli.kit.fail_on import FailOn, fail_on_option
+from gonogo.errors import FieldError
+from gonogo.spec.builds import EMULATOR, known_build
 from gonogo_service.cli import compare, suites
-from gonogo_service.cli.pipeline import builds, github, gitlab, origin, outcome, suite_lines
+from gonogo_service.cli.pipeline import origin, outcome, reports
 from gonogo_service.cli.pipeline.origin import Origin
-from gonogo_service.cli.pipeline.outcome import Outcome
+from gonogo_service.cli.pipeline.outcome import Outcome, Written
+from gonogo_service.cli.pipeline.reports import CODE_QUALITY, JUNIT
 
 NONE = "none"
+NEWEST_RUNS = 500
+"""Runs of the suite among which the base's is looked for."""
 
 FAIL_ON = fail_on_option(
     "A pipeline without a base compares nothing: new then blocks only what could not run."
@@ -66,12 +72,12 @@ def ci(
     ),
     repository: str | None = typer.Option(None, help="OWNER/NAME; default: the pipeline's."),
     junit: Path | None = typer.Option(
-        None, "--junit", help=f"Write a JUnit report here; default on GitLab: {gitlab.JUNIT}."
+        None, "--junit", help=f"Write a JUnit report here; default on GitLab: {JUNIT}."
     ),
     code_quality: Path | None = typer.Option(
         None,
         "--code-quality",
-        help=f"Write GitLab's code quality report here; default on GitLab: {gitlab.CODE_QUALITY}.",
+        help=f"Write GitLab's code quality report here; default on GitLab: {CODE_QUALITY}.",
     ),
     summary: Path | None = typer.Option(
         None, "--summary", help="Append a summary in Markdown to this file as well."
@@ -95,44 +101,67 @@ def ci(
     source = origin.read(os.environ, given)
     content = suites.read(suite)
     suites.require_suite(content, suite)
-    name = builds.named(build, source.commit, source)
+    name = _named(build, source.commit, source)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a pipeline that is canceled
     with Client() as client:
-        if register and builds.register(
-            client, name, builds.executor_of(content, executor), source
-        ):
+        if register and _register(client, name, content, executor, source):
             show.tell(f"registered {name} of {source.series}")
         before, ran, note = _base(client, content, source, build, name, base, run_base)
         run = _run(client, suite, content, source, name, [] if ran else [before], label)
-        lines = suite_lines.lines(suite, content)
+        written = Written.of(suite, content, client.url)
         if before is None:
-            result = outcome.of_run(
-                run,
-                build=name,
-                note=note,
-                fail_on=fail_on,
-                path=suite,
-                lines=lines,
-                url=client.url,
-            )
+            result = outcome.of_run(run, written, build=name, note=note, fail_on=fail_on)
             if not as_json:
                 suites.report(client, run, as_json=False)
         else:
             in_run = f"{before}@{run['id']}" if before in run["builds"] else before
             comparison = compare.watch(client, in_run, f"{name}@{run['id']}", fail_on)
-            result = outcome.of_comparison(
-                comparison,
-                run,
-                build=name,
-                base=before,
-                path=suite,
-                lines=lines,
-                url=client.url,
-            )
+            result = outcome.of_comparison(comparison, run, written, build=name, base=before)
             if not as_json:
                 compare.report(comparison, False, client.url, with_gate=False)
-    _report(result, source, junit, code_quality, summary, as_json)
+    _report(result, source.provider, junit, code_quality, summary, as_json)
     raise typer.Exit(result.code)
+
+
+def _named(template: str, commit: str, source: Origin) -> str:
+    """Return the name of a commit's build. Raises FieldError for a template that can't be one."""
+    problem = problem_of(template)
+    if problem is not None:
+        raise FieldError("--build", template, problem, limit="such as kernels-{short}")
+    return build_name(template, commit, source)
+
+
+def _register(
+    client: Client, name: str, content: Mapping[str, Any], executor: str | None, source: Origin
+) -> bool:
+    """Register the commit's build, unless it is known; return whether it was registered.
+
+    A commit that comes to a branch by fast-forward keeps the build of its pull request. Raises
+    FieldError for a suite whose tests name several executors, where no option names one.
+    """
+    defaults = (content.get("defaults") or {}).get("target") or {}
+    entries = [one for one in content.get("entries") or () if isinstance(one, Mapping)]
+    targets = [{**defaults, **(entry.get("target") or {})} for entry in entries]
+    names = {executor} if executor else {str(one.get("executor", EMULATOR)) for one in targets}
+    if len(names) != 1:
+        reason = "is needed: the suite's tests name several executors"
+        raise FieldError("--executor", None, reason, limit=f"one of {', '.join(sorted(names))}")
+    if known_build(name) is not None or _is_known(client, name):
+        return False
+    body = {"name": name, "branch": source.series, "commit": source.commit}
+    client.call("POST", "/builds", body={**body, "executor": names.pop()})
+    return True
+
+
+def _is_known(client: Client, build: str) -> bool:
+    """Return whether the server knows the build, so that it can run it."""
+    try:
+        client.call("GET", f"/builds/{build}")
+    except Refused as problem:
+        if problem.document.get("status") == 404:
+            return False
+        raise
+    return True
 
 
 def _base(
@@ -151,24 +180,19 @@ def _base(
         return given, True, ""
     if source.base is None:
         return None, True, "There is no base: the pipeline names no commit before this one."
-    before = builds.named(template, source.base, source)
+    before = _named(template, source.base, source)
     if before == head:
         return None, True, f"There is no base: {head} is its own, as its name has no commit in it."
-    if builds.has_run(client, str(content.get("name")), before):
+    runs = client.some("/runs", limit=NEWEST_RUNS, suite=str(content.get("name")))["items"]
+    if any(before in run["builds"] and run["state"] in ("finished", "running") for run in runs):
         return before, True, ""
-    is_known = builds.is_known(client, before)
+    is_known = _is_known(client, before)
     if run_base and is_known:
         show.tell(f"the base {before} hasn't run this suite: it runs as well")
         return before, False, ""
     how = "hasn't run this suite" if is_known else "was never registered"
-    return (
-        None,
-        True,
-        (
-            f"The base {before} {how}: nothing was compared. "
-            "Pipelines of its branch make the bases of later ones."
-        ),
-    )
+    note = f"The base {before} {how}: nothing was compared."
+    return None, True, f"{note} Pipelines of its branch make the bases of later ones."
 
 
 def _run(
@@ -185,11 +209,8 @@ def _run(
     body = suites.request(content, names, nouns.pairs(label, "--label"))
     body["commit"] = None
     if source.repository is not None:
-        body["commit"] = {
-            "repository": source.repository,
-            "sha": source.commit,
-            "pull_request": source.pull_request,
-        }
+        about = {"sha": source.commit, "pull_request": source.pull_request}
+        body["commit"] = {"repository": source.repository, **about}
     with suites.problems_in(path):
         accepted = client.call("POST", "/runs", body=body)
     count = accepted["jobs"]
@@ -204,24 +225,22 @@ def _run(
 
 def _report(
     result: Outcome,
-    source: Origin,
+    provider: str,
     junit: Path | None,
     code_quality: Path | None,
     summary: Path | None,
     as_json: bool,
 ) -> None:
-    on_gitlab = source.provider == "gitlab"
-    junit = junit or (Path(gitlab.JUNIT) if on_gitlab else None)
-    code_quality = code_quality or (Path(gitlab.CODE_QUALITY) if on_gitlab else None)
+    if provider == "gitlab":
+        junit, code_quality = junit or Path(JUNIT), code_quality or Path(CODE_QUALITY)
     if junit is not None:
-        gitlab.write_junit(result, junit)
+        reports.write_junit(result, junit)
     if code_quality is not None:
-        gitlab.write_code_quality(result, code_quality)
+        reports.write_code_quality(result, code_quality)
     if summary is not None:
-        with summary.open("a", encoding="utf-8") as file:
-            file.write(github.summary(result))
-    if source.provider == "github":
-        github.write(result, os.environ)
+        reports.append(summary, reports.summary(result))
+    if provider == "github":
+        reports.write_github(result, os.environ)
     if as_json:
         show.print_json(asdict(result))
         return
