@@ -117,7 +117,7 @@ def test_a_host_fills_the_database_neither_with_devices_nor_with_workers(
     post.send(queue.HEARTBEAT, beat(devices=[facts] * 65))
     assert post.refused() == {(HOST, "size"): 3}
     with reading(post.context.engine) as current:
-        assert len(devices.list_(current).items) == 2
+        assert len(devices.list_(current)) == 2
         assert len(workers.list_(current).items) == 2
 
 
