@@ -34,6 +34,13 @@ _INNER_LABELS: Options = {
 _TEXT: Options = {"fontSize": 11, "textBorderColor": "$surface", "textBorderWidth": 3}
 LABEL: Options = {**_TEXT, "fontWeight": 600}
 """The label of a line or an area."""
+ZOOM: Options = {
+    "type": "inside",
+    "xAxisIndex": 0,
+    "filterMode": "none",
+    "zoomOnMouseWheel": "ctrl",
+    "moveOnMouseWheel": False,
+}
 _ROOM = 1.7
 """Room above the tolerance for its label."""
 _MOST_WORDS, _MOST_DIGITS = 26, 34
@@ -80,28 +87,36 @@ def seeds(plot: SeedPlot) -> Options:
             "axisLine": {"onZero": False, "lineStyle": {"color": "$line-strong"}},
             "axisLabel": _INNER_LABELS,
         },
-        "yAxis": {
-            **AXIS,
-            "type": "log",
-            "name": "error ÷ declared tolerance" if ratio else "error ÷ rounding",
-            "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -54]},
-            "min": low,
-            "max": off if odd else high,
-            "axisLine": {"show": True, "onZero": False, "lineStyle": {"color": "$line-strong"}},
-            "axisLabel": {"color": "$soft", "formatter": "power", "showMaxLabel": not odd},
-            "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
-        },
-        "dataZoom": [
-            {
-                "type": "inside",
-                "xAxisIndex": 0,
-                "filterMode": "none",
-                "zoomOnMouseWheel": "ctrl",
-                "moveOnMouseWheel": False,
-            }
-        ],
+        "yAxis": log_axis_of(
+            "error ÷ declared tolerance" if ratio else "error ÷ rounding", ends, odd
+        ),
+        "dataZoom": [ZOOM],
         "series": [*series, _lines(plot, not own_dashes, low), *rail(high, off, odd)],
     }
+
+
+def log_axis_of(name: str, ends: LogAxis, odd: bool, events: Sequence[AxisEvent] = ()) -> Options:
+    """Return an upright log axis; odd: whether some marks without a number stand on its rail."""
+    return {
+        **AXIS,
+        "type": "log",
+        "name": name,
+        "nameGap": name_gap(events),
+        "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -54]},
+        "min": ends.low,
+        "max": ends.off if odd else ends.high,
+        "axisLine": {"show": True, "onZero": False, "lineStyle": {"color": "$line-strong"}},
+        "axisLabel": {"color": "$soft", "formatter": "power", "showMaxLabel": not odd},
+        "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
+    }
+
+
+def line_at(
+    place: Options, color: str, text: str, position: str = "insideEndTop", dashes: Any = "solid"
+) -> Options:
+    """Return a straight line with a label; place: {"xAxis": value} or {"yAxis": value}."""
+    label = {**LABEL, "position": position, "formatter": text, "color": color}
+    return {**place, "lineStyle": {"color": color, "type": dashes, "width": 1.5}, "label": label}
 
 
 def marked(
@@ -203,15 +218,15 @@ def _marks(plot: SeedPlot, place: _Places, low: float, odd: float) -> list[Optio
     by_verdict: dict[str, list[list[Any]]] = {}
     for mark in plot.marks:
         y = odd if mark.value is None else max(low, mark.value)
-        numbers = [_short(mark.value)] if plot.metric == TOLERANCE_RATIO else []
+        numbers = [short(mark.value)] if plot.metric == TOLERANCE_RATIO else []
         by_verdict.setdefault(mark.verdict, []).append(
             [
                 place(mark.seed),
-                _short(y),
+                short(y),
                 mark.seed,
                 mark.repeat,
                 *numbers,
-                _short(mark.rounding_ratio),
+                short(mark.rounding_ratio),
                 0,
             ]
         )
@@ -261,7 +276,7 @@ def drawn(name: str, renderer: str, data: list[list[float]], color: str, level: 
 def _limit_dashes(plot: SeedPlot, place: _Places, low: float) -> list[Options]:
     """Return a dash per seed at the largest error of its form that is rounding."""
     rows = [
-        [place(mark.seed), _short(max(low, mark.rounding))]
+        [place(mark.seed), short(max(low, mark.rounding))]
         for mark in plot.marks
         if mark.rounding is not None
     ]
@@ -287,9 +302,9 @@ def _lines(plot: SeedPlot, shared_limit: bool, low: float) -> Options:
     """
     lines: list[Options] = []
     area: list[list[Options]] = []
-    limit = None if plot.limit is None else _short(max(low, plot.limit))
+    limit = None if plot.limit is None else short(max(low, plot.limit))
     if plot.metric == TOLERANCE_RATIO:
-        lines.append(_line(1, "$tolerance", "solid", "declared tolerance", "insideEndTop"))
+        lines.append(line_at({"yAxis": 1}, "$tolerance", "declared tolerance"))
         if limit is not None and limit < 1:
             gap = {
                 **_TEXT,
@@ -305,17 +320,9 @@ def _lines(plot: SeedPlot, shared_limit: bool, low: float) -> Options:
                 ]
             )
     if limit is not None and shared_limit:
-        lines.append(_line(limit, "$limit", [6, 4], "rounding, of this form", "insideEndBottom"))
+        where = "rounding, of this form", "insideEndBottom", [6, 4]
+        lines.append(line_at({"yAxis": limit}, "$limit", *where))
     return backdrop("lines", lines, area)
-
-
-def _line(y: float, color: str, dashes: Any, text: str, position: str) -> Options:
-    label = {**LABEL, "position": position, "formatter": text, "color": color}
-    return {
-        "yAxis": y,
-        "lineStyle": {"color": color, "type": dashes, "width": 1.5},
-        "label": label,
-    }
 
 
 def _range(plot: SeedPlot) -> LogAxis:
@@ -353,6 +360,6 @@ def _span(xs: Sequence[int]) -> Options:
     return {"min": min(xs) - pad, "max": max(xs) + pad}
 
 
-def _short(value: float | None) -> Any:
+def short(value: float | None) -> Any:
     """Round to four significant digits: a mark is a few pixels wide, and 5,000 of them are sent."""
     return None if value is None else float(f"{value:.4g}")

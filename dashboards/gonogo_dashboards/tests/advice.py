@@ -19,7 +19,6 @@ _BROKEN = (Change.broken, Change.fix_masked, Change.wrong_otherwise)
 def steps(
     key: str,
     variant: Mapping[str, str],
-    build: str,
     verdict: str,
     hollow: bool,
     job: str,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gonogo.spec.statistics import STATISTICS
 from gonogo.spec.tolerances import Tolerance
@@ -11,26 +11,28 @@ from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.charts import log_axis
 from gonogo_dashboards.charts.charts import (
     AXIS,
-    LABEL,
     Options,
-    _short,
     backdrop,
+    line_at,
+    log_axis_of,
     marked,
-    name_gap,
     rail,
     room_above,
+    short,
 )
+from gonogo_dashboards.charts.log_axis import LogAxis
 from gonogo_dashboards.kit import comparators_view, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
+from gonogo_dashboards.kit.build_cells import verdict_of
 from gonogo_dashboards.kit.list_rows import Count, counts
-from gonogo_service.kit.database.records import from_object
+from gonogo_dashboards.tests.test_lines import named
 from gonogo_service.tests.build_series import MAX_BUILDS
 from gonogo_service.tests.trends import METRICS, OF_COMPARATORS, Trend, TrendPoint
 
 _FLOOR = 1e-300
 _LABELS = {"rel_frobenius": "relative Frobenius error", "ulp_max": "largest distance, ulp"}
 """The labels of statistics that have no column on a seed's page, or another one there."""
-_LOST = (Verdict.hang, Verdict.crash, Verdict.error)
+_NO_SPREAD = (None, None, None)
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def read(
         return None
     changes_found = trend.numbers.get(output)
     changes = tuple(
-        from_object(CurveChange, change)
+        CurveChange(change.place, change.low, change.high, change.words)
         for change in (changes_found.changes if changes_found else ())
     )
     metric, over = trend.metric, trend.over
@@ -120,16 +122,10 @@ def read(
         summary = f"{output}: the mean {label(metric)} of {points_words} {spread}."
         summary += f" {_first_up(changes_found.words)}." if changes_found else ""
     hollow = [point.name for point in points if point.hollow and _shown(point)]
-    summary += f" Hollow passes: {_named(hollow, noun)}." if hollow else ""
-    summary += f" NaN or Inf: {_named([point.name for point in odd], noun)}." if odd else ""
+    summary += f" Hollow passes: {named(hollow, noun)}." if hollow else ""
+    summary += f" NaN or Inf: {named([point.name for point in odd], noun)}." if odd else ""
     limit = comparators_view.limit(declared, metric)
     return Curve(output, metric, over, points, changes, limit, summary, events)
-
-
-def _named(names: Sequence[str], noun: str) -> str:
-    """Return some builds or days: "2 builds (a, b)"."""
-    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-    return f"{words.count(len(names), noun)} ({', '.join(map(words.brief, names[:4]))}{more})"
 
 
 def metrics(declared: Tolerance | None) -> list[str]:
@@ -152,21 +148,15 @@ def trend(curve: Curve) -> Options:
 
     The whiskers go from the smallest to the largest seed. A line with a band shows each change.
     """
-    edges = [
-        edge
-        for point in curve.points
-        for edge in (point.low, point.high)
-        if edge is not None and edge > 0
-    ]
+    edges = [edge for point in curve.points for edge in (point.low, point.high) if edge]
     ends = log_axis.fitted([*edges, *([curve.limit] if curve.limit else [])])
-    low, high, off = ends.low, ends.high, ends.off
     odd = any(point.nonfinite for point in curve.points)
-    rows = [(place, point) for place, point in enumerate(curve.points) if point.mean is not None]
-    whiskers = [
-        [place, _short(max(low, point.low or _FLOOR)), _short(max(low, point.high or _FLOOR))]
-        for place, point in rows
+    spread = [
+        [place, *(short(max(ends.low, edge or _FLOOR)) for edge in (point.low, point.high))]
+        for place, point in enumerate(curve.points)
+        if point.mean is not None
     ]
-    noun = "build" if curve.over == "builds" else "day"
+    noun = curve.over.removesuffix("s")
     return {
         "grid": {"left": 62, "right": 18, "top": room_above(curve.events), "bottom": 58},
         "tooltip": {"trigger": "item", "formatter": "row"},
@@ -184,100 +174,67 @@ def trend(curve: Curve) -> Options:
                 "overflow": "truncate",
             },
         },
-        "yAxis": {
-            **AXIS,
-            "type": "log",
-            "name": label(curve.metric),
-            "nameGap": name_gap(curve.events),
-            "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -54]},
-            "min": low,
-            "max": off if odd else high,
-            "axisLine": {"show": True, "onZero": False, "lineStyle": {"color": "$line-strong"}},
-            "axisLabel": {"color": "$soft", "formatter": "power", "showMaxLabel": not odd},
-            "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
-        },
+        "yAxis": log_axis_of(label(curve.metric), ends, odd, curve.events),
         "series": [
             {
                 "type": "custom",
                 "name": "spread",
                 "renderItem": "whisker",
-                "data": whiskers,
+                "data": spread,
                 "silent": True,
                 "z": 1,
             },
-            *(_marks(curve, verdict, noun, low, ends.rail) for verdict in reversed(curve.verdicts)),
-            *_also_hollow(curve, low, ends.rail),
+            *(_marks(curve, verdict, noun, ends) for verdict in reversed(curve.verdicts)),
+            *_also_hollow(curve, ends),
             _changes(curve),
             *marked(curve.events, len(curve.points), numbered=True),
-            *rail(high, off, odd),
+            *rail(ends.high, ends.off, odd),
         ],
     }
 
 
-def _marks(curve: Curve, verdict: str, noun: str, low: float, top: float) -> Options:
-    """Return the points with a verdict: their means, and on the rail those with NaN or Inf."""
-    looks = words.mark(verdict)
-    data = []
-    for place, point in enumerate(curve.points):
-        if point.verdict != verdict:
-            continue
-        heights = [] if point.mean is None else [max(low, point.mean or _FLOOR)]
-        heights += [top] if point.nonfinite else []
-        data += [
-            [
-                place,
-                _short(height),
-                point.name,
-                ", ".join(f"{count.count:,} {count.label}" for count in point.counts) or "–",
-                point.seeds,
-                _short(point.mean),
-                _short(point.low),
-                _short(point.high),
-                f"{point.failures} of {point.runs}",
-                point.nonfinite,
-            ]
-            for height in heights
-        ]
-    statistics = ["seeds with a number", "mean", "minimum", "maximum", "failed", "NaN or Inf"]
+def _scatter(verdict: str, name: str, size: int, data: list[list[Any]]) -> Options:
     return {
         "type": "scatter",
-        "name": looks.label,
-        "symbol": f"path://{looks.path}",
-        "symbolSize": 11,
+        "name": name,
+        "symbol": f"path://{words.mark(verdict).path}",
+        "symbolSize": size,
         "symbolKeepAspect": True,
         "itemStyle": {"color": f"${verdict}"},
-        "dimensions": ["_x", "_y", noun, "verdicts", *statistics],
         "encode": {"x": 0, "y": 1},
         "data": data,
         "z": 3,
     }
 
 
-def _also_hollow(curve: Curve, low: float, top: float) -> list[Options]:
+def _marks(curve: Curve, verdict: str, noun: str, ends: LogAxis) -> Options:
+    """Return the points with a verdict: their means, and on the rail those with NaN or Inf."""
+    data = []
+    for place, point in enumerate(curve.points):
+        if point.verdict != verdict:
+            continue
+        heights = [] if point.mean is None else [max(ends.low, point.mean or _FLOOR)]
+        heights += [ends.rail] if point.nonfinite else []
+        verdicts = ", ".join(f"{count.count:,} {count.label}" for count in point.counts) or "–"
+        numbers = (short(value) for value in (point.mean, point.low, point.high))
+        failed = f"{point.failures} of {point.runs}"
+        row = [point.name, verdicts, point.seeds, *numbers, failed, point.nonfinite]
+        data += [[place, short(height), *row] for height in heights]
+    statistics = ["seeds with a number", "mean", "minimum", "maximum", "failed", "NaN or Inf"]
+    scatter = _scatter(verdict, words.mark(verdict).label, 11, data)
+    return {**scatter, "dimensions": ["_x", "_y", noun, "verdicts", *statistics]}
+
+
+def _also_hollow(curve: Curve, ends: LogAxis) -> list[Options]:
     """Return a hollow mark beside each point that has hollow seeds and a worse verdict."""
-    looks = words.mark(Verdict.pass_by_tolerance)
+    hollow = Verdict.pass_by_tolerance
     places = [
-        [place, _short(top if point.mean is None else max(low, point.mean or _FLOOR))]
+        [place, short(ends.rail if point.mean is None else max(ends.low, point.mean or _FLOOR))]
         for place, point in enumerate(curve.points)
-        if point.hollow and _shown(point) and point.verdict != Verdict.pass_by_tolerance
+        if point.hollow and _shown(point) and point.verdict != hollow
     ]
-    if not places:
-        return []
-    return [
-        {
-            "type": "scatter",
-            "name": "also hollow",
-            "symbol": f"path://{looks.path}",
-            "symbolSize": 9,
-            "symbolOffset": [0, 11],
-            "symbolKeepAspect": True,
-            "itemStyle": {"color": "$pass_by_tolerance"},
-            "encode": {"x": 0, "y": 1},
-            "data": places,
-            "silent": True,
-            "z": 3,
-        }
-    ]
+    scatter = _scatter(hollow.value, "also hollow", 9, places)
+    return [{**scatter, "symbolOffset": [0, 11], "silent": True}] if places else []
 
 
 def _shown(point: CurvePoint) -> bool:
@@ -287,15 +244,8 @@ def _shown(point: CurvePoint) -> bool:
 def _changes(curve: Curve) -> Options:
     """Return an empty series with a line at each change, and a band over the range of its place."""
     names = [point.name for point in curve.points]
-    lines: list[Options] = [
-        {
-            "xAxis": names[change.place],
-            "lineStyle": {"color": "$ink", "type": "solid", "width": 1.5},
-            # inside, because the numbers of events stand above
-            "label": {**LABEL, "formatter": "change", "color": "$ink", "position": "insideEndTop"},
-        }
-        for change in curve.changes
-    ]
+    # inside, because the numbers of events stand above
+    lines = [line_at({"xAxis": names[change.place]}, "$ink", "change") for change in curve.changes]
     areas = [
         [
             {"xAxis": names[change.low], "itemStyle": {"color": "$band", "opacity": 0.25}},
@@ -305,39 +255,23 @@ def _changes(curve: Curve) -> Options:
         if change.low != change.high
     ]
     if curve.limit is not None:
-        label_of_limit = {**LABEL, "position": "insideEndTop", "formatter": "declared tolerance"}
-        lines.append(
-            {
-                "yAxis": curve.limit,
-                "lineStyle": {"color": "$tolerance", "type": "solid", "width": 1.5},
-                "label": {**label_of_limit, "color": "$tolerance"},
-            }
-        )
+        lines.append(line_at({"yAxis": curve.limit}, "$tolerance", "declared tolerance"))
     return backdrop("changes", lines, areas)
 
 
 def _point(point: TrendPoint, output: str) -> CurvePoint:
-    spread = point.numbers.get(output)
+    spread, failures = point.numbers.get(output), point.failures
+    numbers = (spread.seeds, spread.low, spread.mean, spread.high) if spread else (0, *_NO_SPREAD)
     return CurvePoint(
         point.name,
-        0 if spread is None else spread.seeds,
-        None if spread is None else spread.low,
-        None if spread is None else spread.mean,
-        None if spread is None else spread.high,
-        point.failures.failures,
-        point.failures.runs,
-        _verdict(point.counts),
+        *numbers,
+        failures.failures,
+        failures.runs,
+        verdict_of(point.counts),
         counts(point.counts, max(1, sum(point.counts.values()))),
         point.nonfinite.get(output, 0),
         bool(point.counts.get(Verdict.pass_by_tolerance)),
     )
-
-
-def _verdict(by_verdict: Mapping[str, int]) -> str:
-    """Return the worst verdict; a hang, crash or error only where there is nothing else."""
-    present = words.ordered(verdict for verdict, number in by_verdict.items() if number)
-    judged = [verdict for verdict in present if verdict not in _LOST]
-    return (judged or present or [Verdict.not_run])[0]
 
 
 def _first_up(text: str) -> str:

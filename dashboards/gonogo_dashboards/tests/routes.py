@@ -11,13 +11,12 @@ from gonogo import urls
 from gonogo_dashboards.kit.navigation import Entry
 from gonogo_dashboards.kit.site import Site
 from gonogo_dashboards.tests import (
-    active_waivers,
     error_curve,
     strip_charts,
     tail,
     test_list,
     test_page,
-    waiver_list,
+    waivers,
 )
 
 NAVIGATION = (
@@ -25,7 +24,7 @@ NAVIGATION = (
     Entry("waivers", "Waivers", urls.WAIVERS, "Results", 4),
 )
 TEMPLATE_NAMES = {
-    "active_waivers": active_waivers,
+    "waivers": waivers,
     "error_curve": error_curve,
     "strip_charts": strip_charts,
     "tail_charts": tail,
@@ -55,7 +54,7 @@ def add(site: Site) -> None:
     site.add_list(
         urls.WAIVERS,
         "tests/waivers.html",
-        waiver_list.WaiverLine,
-        waiver_list.listed,
+        waivers.WaiverLine,
+        waivers.listed,
         "Which findings are accepted, by whom, until when?",
     )

@@ -32,11 +32,13 @@ from gonogo_dashboards.charts.spreads import finite
 from gonogo_dashboards.kit import comparators_view, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.list_rows import Count, counts
+from gonogo_dashboards.tests.test_lines import named
 from gonogo_service.results import tallies
 from gonogo_service.results import worst as reads
 from gonogo_service.results.model import WHOLE, JobBlockRow
 from gonogo_service.results.tallies import Tally
 from gonogo_service.results.worst import METRICS, Mark, Spread, spread_of
+from gonogo_service.tests.build_series import by_place
 from gonogo_service.tests.variants import JobFacts
 
 MAX_COLUMNS = 32
@@ -78,6 +80,19 @@ class StripMark:
     decided: str | None
     """The comparators that decided; None where allclose is the only one."""
 
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """Return its job, seed and repeat."""
+        return self.job, self.seed, self.repeat
+
+    @property
+    def is_beyond(self) -> bool:
+        """Return whether rounding doesn't explain the error, so that it stands on the right.
+
+        A seed without numbers counts as explained.
+        """
+        return self.explanation in (Explanation.suspect, Explanation.unexplained)
+
 
 @dataclass(frozen=True)
 class StripBand:
@@ -92,10 +107,10 @@ class StripBand:
     beyond: bool
     """True where rounding doesn't explain them."""
     shown: int
-    rounding: float | None
+    rounding: float | None = None
     """The largest error that rounding may make: the median of up to _MAX_SAMPLED seeds."""
-    declared: float | None
-    advised: float | None
+    declared: float | None = None
+    advised: float | None = None
 
 
 @dataclass(frozen=True)
@@ -160,16 +175,11 @@ class Strip:
 
 
 def outputs(session: Session, jobs: Sequence[JobFacts]) -> list[str]:
-    """Return the outputs with the worst verdict over the builds shown.
-
-    None where nothing is counted yet.
-    """
-    columns, _ = _columns(jobs)
-    of_outputs = JobBlockRow.output != WHOLE
-    jobs_shown = [job.id for group in columns for job in group]
+    """Return the outputs with the worst verdict over the builds shown."""
+    ids = [job.id for of_build in _columns(jobs)[-MAX_COLUMNS:] for job in of_build]
     ranks: dict[str, int] = {}
-    for outputs_of_job in tallies.of_jobs(session, jobs_shown, of_outputs).values():
-        for output, tally in outputs_of_job.items():
+    for of_job in tallies.of_jobs(session, ids, JobBlockRow.output != WHOLE).values():
+        for output, tally in of_job.items():
             worst = min(_RANK[verdict] for verdict in tally.counts)
             ranks[output] = min(worst, ranks.get(output, worst))
     return [output for output, rank in ranks.items() if rank == min(ranks.values())]
@@ -189,178 +199,125 @@ def read(
     test: its canonical form; advised: the tolerance that a gauge advises, in the form of a test's,
     {} for none; here: the variant as a page's query names it; events: the changes between builds.
     """
-    columns, older = _columns(jobs)
-    shown = [job for group in columns for job in group]
+    every = _columns(jobs)
+    columns = every[-MAX_COLUMNS:]
+    shown = [job for of_build in columns for job in of_build]
     total = sum(job.done for job in shown)
-    selected = is_selection(test)
+    selected, whole = is_selection(test), total <= MAX_MARKS
     declared = None if selected else for_output(test.get("tolerance", {}), output)
     close = selected or (declared is not None and declared.allclose is not None)
-    whole = total <= MAX_MARKS
     comparing = declared if comparators_view.others(declared) else None
     more = comparators_view.READ if comparing else frozenset[str]()
     sums = {} if whole else reads.of_output(session, [job.id for job in shown], output)
     for metric in METRICS if selected else METRICS[:1] if close else METRICS[1:]:
-        seeds = _seeds(session, columns, output, metric, None if whole else sums, more)
-        if any(seed.value is not None for group in seeds for seed in group):
+        of_metric = output, metric
+        if whole:
+            found = reads.marks(session, shown, *of_metric, more)
+        else:
+            found = reads.worst_marks(session, columns, *of_metric, WORST_MARKS, sums, more)
+        if any(seed.value is not None for seed in found):
             break
     else:
         return None
-    marks, bands = _placed(seeds, comparing)
-    flat = [mark for group in marks for mark in group]
-    candidates = sorted(flat, key=_largest)[:CANDIDATES]
-    sampled = [mark for band in bands for mark in _of_band(band, marks)]
-    numbers = reads.statistics(session, _pairs([*sampled, *candidates]), output)
-    allowed = {} if declared is None else declared.to_json()
-    advised_of_output = for_output(advised, output) if advised else None
-    lines = [
-        _lined(
-            band,
-            marks,
-            numbers,
-            metric,
-            allowed,
-            {} if advised_of_output is None else advised_of_output.to_json(),
-        )
-        for band in bands
-    ]
-    of_any_build = urls.history(jobs[0].variant.test_key, here)
-    columns_shown = [
-        _column(session, group, marked, output, metric, sums, len(columns), of_any_build)
-        for group, marked in zip(columns, seeds, strict=True)
-    ]
-    noun = "iteration" if selected else "seed"
-    ordered = sorted(
-        (_severity(mark, numbers), mark.job, mark.seed, mark.repeat, mark) for mark in candidates
+    place = {job.id: number for number, of_build in enumerate(columns) for job in of_build}
+    seeds: list[list[Mark]] = [[] for _ in columns]
+    for seed in found:
+        seeds[place[seed.job]].append(seed)
+    placed = [_placed(number, some, comparing) for number, some in enumerate(seeds)]
+    marks = [mark for of_column, _ in placed for mark in of_column]
+    samples = [(band, _sampled(band, of_column)) for of_column, bands in placed for band in bands]
+    candidates = sorted(marks, key=_largest)[:CANDIDATES]
+    chosen: dict[str, list[tuple[int, int]]] = {}
+    for mark in (*candidates, *(mark for _, some in samples for mark in some)):
+        chosen.setdefault(mark.job, []).append((mark.seed, mark.repeat))
+    numbers = reads.statistics(session, chosen, output)
+    advised_here = for_output(advised, output) if advised else None
+    allowed = [{} if limits is None else limits.to_json() for limits in (declared, advised_here)]
+    of_any_build = urls.history(jobs[0].test_key, here)
+    heads = tuple(
+        _column(session, group, some, metric, output, sums, len(columns), of_any_build)
+        for group, some in zip(columns, seeds, strict=True)
     )
-    worst = [
-        _worst(mark, columns_shown[round(mark.x)].build, output, _numbers_of(mark, numbers))
-        for *_, mark in ordered[:MAX_NAMED]
-    ]
+    candidates.sort(key=lambda mark: (_severity(mark, numbers.get(mark.key)), mark.key))
+    places = {column.build: number for number, column in enumerate(heads)}
     strip = Strip(
         output=output,
         metric=metric,
-        noun=noun,
+        noun="iteration" if selected else "seed",
         total=total,
         whole=whole,
-        older=older,
-        columns=tuple(columns_shown),
-        marks=tuple(flat),
-        bands=tuple(lines),
-        worst=tuple(worst),
+        older=len(every) - len(columns),
+        columns=heads,
+        marks=tuple(marks),
+        bands=tuple(_lined(band, some, numbers, metric, *allowed) for band, some in samples),
+        worst=tuple(
+            StripWorst(
+                heads[round(mark.x)].build,
+                mark.seed,
+                mark.repeat,
+                mark.verdict,
+                mark.value,
+                numbers.get(mark.key, {}).get(ROUNDING_RATIO),
+                mark.decided,
+                urls.job(mark.job, output=output, seed=(mark.seed, mark.repeat)),
+            )
+            for mark in candidates[:MAX_NAMED]
+        ),
         summary="",
-        events=_events(events, [column.build for column in columns_shown]),
+        events=tuple(
+            replace(event, place=places[event.name]) for event in events if event.name in places
+        ),
     )
     return replace(strip, summary=summary(strip))
 
 
-def _events(events: Sequence[AxisEvent], builds: Sequence[str]) -> tuple[AxisEvent, ...]:
-    """Return the events of the columns, with their places."""
-    places = {build: place for place, build in enumerate(builds)}
-    return tuple(
-        replace(event, place=places[event.name]) for event in events if event.name in places
-    )
-
-
-def _columns(jobs: Iterable[JobFacts]) -> tuple[list[list[JobFacts]], int]:
-    """Return (the jobs of each build shown, in the branch's order; the number of older builds)."""
-    groups: dict[tuple[int, str], list[JobFacts]] = {}
-    for job in jobs:
-        groups.setdefault((job.sequence, job.build), []).append(job)
-    order = sorted(groups)
-    newest = order[-MAX_COLUMNS:]
-    return [groups[place] for place in newest], len(order) - len(newest)
-
-
-def _seeds(
-    session: Session,
-    columns: Sequence[Sequence[JobFacts]],
-    output: str,
-    metric: str,
-    sums: Mapping[str, Tally] | None,
-    more: frozenset[str],
-) -> list[list[Mark]]:
-    """Return the seeds that are marks, by column: all of them, or the worst where `sums` is given.
-
-    `sums` are the totals of too many seeds for marks, `more` further statistics to read.
-    """
-    by_column: list[list[Mark]] = [[] for _ in columns]
-    place = {job.id: number for number, group in enumerate(columns) for job in group}
-    if sums is None:
-        rows = reads.marks(
-            session, [job for group in columns for job in group], output, metric, more
-        )
-    else:
-        rows = reads.worst_marks(session, columns, output, metric, WORST_MARKS, sums, more)
-    for row in rows:
-        by_column[place[row.job]].append(row)
-    return by_column
+def _columns(jobs: Iterable[JobFacts]) -> list[list[JobFacts]]:
+    """Return the jobs of each build, in the branch's order."""
+    builds = by_place(jobs, "builds")
+    return [builds[place] for place in sorted(builds)]
 
 
 def _placed(
-    columns: Sequence[Sequence[Mark]], comparing: Tolerance | None = None
-) -> tuple[list[list[StripMark]], list[StripBand]]:
-    """Return the place of each seed: ordered by form, then by job and seed.
+    column: int, seeds: Sequence[Mark], comparing: Tolerance | None = None
+) -> tuple[list[StripMark], list[StripBand]]:
+    """Return the marks and bands of a column: ordered by form, then by job and seed.
 
     comparing: the tolerance, where comparators besides allclose are part of it.
     """
-    marks: list[list[StripMark]] = []
+    forms: dict[bool, list[StripMark]] = {}
+    for seed in sorted(seeds, key=lambda seed: (seed.job, seed.seed, seed.repeat)):
+        decided = comparators_view.decided(comparing, seed.statistics) if comparing else None
+        value = finite(seed.value)
+        about = seed.job, seed.seed, seed.repeat, seed.verdict, seed.explanation
+        mark = StripMark(0.0, *about, value, decided)
+        forms.setdefault(mark.is_beyond, []).append(mark)
+    wrong = len(forms.get(True, ())) / max(1, len(seeds))
+    share = min(max(wrong, _MIN_SHARE), 1 - _MIN_SHARE) if len(forms) > 1 else wrong
+    left = column - HALF
+    marks: list[StripMark] = []
     bands: list[StripBand] = []
-    for number, seeds in enumerate(columns):
-        forms: dict[bool, list[Mark]] = {}
-        for seed in sorted(seeds, key=lambda seed: (seed.job, seed.seed, seed.repeat)):
-            forms.setdefault(_beyond(seed), []).append(seed)
-        wrong = len(forms.get(True, ())) / max(1, len(seeds))
-        share = min(max(wrong, _MIN_SHARE), 1 - _MIN_SHARE) if len(forms) > 1 else wrong
-        left = number - HALF
-        placed: list[StripMark] = []
-        for form in sorted(forms):
-            group = forms[form]
-            right = left + 2 * HALF * (share if form else 1 - share)
-            for place, seed in enumerate(group):
-                x = left + (right - left) * (place + 0.5) / len(group)
-                placed.append(
-                    StripMark(
-                        round(x, 4),
-                        seed.job,
-                        seed.seed,
-                        seed.repeat,
-                        seed.verdict,
-                        seed.explanation,
-                        finite(seed.value),
-                        comparators_view.decided(comparing, seed.statistics) if comparing else None,
-                    )
-                )
-            bands.append(
-                StripBand(
-                    number, round(left, 4), round(right, 4), form, len(group), None, None, None
-                )
-            )
-            left = right
-        marks.append(placed)
+    for form, group in sorted(forms.items()):
+        right = left + 2 * HALF * (share if form else 1 - share)
+        step = (right - left) / len(group)
+        marks += [
+            replace(mark, x=round(left + step * (place + 0.5), 4))
+            for place, mark in enumerate(group)
+        ]
+        bands.append(StripBand(column, round(left, 4), round(right, 4), form, len(group)))
+        left = right
     return marks, bands
 
 
-def _of_band(band: StripBand, marks: Sequence[Sequence[StripMark]]) -> list[StripMark]:
+def _sampled(band: StripBand, marks: Sequence[StripMark]) -> list[StripMark]:
     """Return up to _MAX_SAMPLED seeds of a band with numbers, spread evenly over it."""
-    numbered = [
-        mark for mark in marks[band.column] if band.left <= mark.x <= band.right and mark.value
-    ]
-    return [
-        numbered[place * len(numbered) // min(_MAX_SAMPLED, len(numbered))]
-        for place in range(min(_MAX_SAMPLED, len(numbered)))
-    ]
-
-
-def _pairs(marks: Sequence[StripMark]) -> dict[str, list[tuple[int, int]]]:
-    pairs: dict[str, list[tuple[int, int]]] = {}
-    for mark in marks:
-        pairs.setdefault(mark.job, []).append((mark.seed, mark.repeat))
-    return pairs
+    numbered = [mark for mark in marks if band.left <= mark.x <= band.right and mark.value]
+    some = min(_MAX_SAMPLED, len(numbered))
+    return [numbered[place * len(numbered) // some] for place in range(some)]
 
 
 def _lined(
     band: StripBand,
-    marks: Sequence[Sequence[StripMark]],
+    samples: Sequence[StripMark],
     numbers: Numbers,
     metric: str,
     declared: Mapping[str, float],
@@ -368,8 +325,8 @@ def _lined(
 ) -> StripBand:
     """Return the band with its lines: the median over the statistics of a few of its seeds."""
     lines: dict[str, list[float]] = {"rounding": [], "declared": [], "advised": []}
-    for mark in _of_band(band, marks):
-        statistics = numbers.get((mark.job, mark.seed, mark.repeat))
+    for mark in samples:
+        statistics = numbers.get(mark.key)
         if statistics is None or not mark.value:
             continue
         factors = {
@@ -385,15 +342,15 @@ def _lined(
     }
     if metric == TOLERANCE_RATIO:
         medians["declared"] = 1.0
-    return StripBand(band.column, band.left, band.right, band.beyond, band.shown, **medians)
+    return replace(band, **medians)
 
 
 def _column(
     session: Session,
     jobs: Sequence[JobFacts],
     seeds: Sequence[Mark],
-    output: str,
     metric: str,
+    output: str,
     sums: Mapping[str, Tally],
     columns: int,
     of_any_build: str,
@@ -422,87 +379,55 @@ def _column(
     )
 
 
-def _beyond(seed: Mark) -> bool:
-    """Return whether rounding doesn't explain the error, so that the seed stands on the right.
-
-    A seed without numbers counts as explained.
-    """
-    return seed.explanation in (Explanation.suspect, Explanation.unexplained)
-
-
 def _largest(mark: StripMark) -> tuple[Any, ...]:
     """Return the sort key of the candidates for the worst: verdict, then the value shown."""
-    return (
-        _RANK.get(mark.verdict, len(_RANK)),
-        -(math.inf if mark.value is None else mark.value),
-        mark.job,
-        mark.seed,
-        mark.repeat,
-    )
+    value = math.inf if mark.value is None else mark.value
+    return _RANK.get(mark.verdict, len(_RANK)), -value, mark.key
 
 
-def _numbers_of(mark: StripMark, numbers: Numbers) -> Mapping[str, Any]:
-    return numbers.get((mark.job, mark.seed, mark.repeat), {})
-
-
-def _severity(mark: StripMark, numbers: Numbers) -> tuple[int, float]:
+def _severity(mark: StripMark, numbers: Mapping[str, Any] | None) -> tuple[int, float]:
     """Return the place of a seed among the worst, as on its job's page."""
-    of_mark = _numbers_of(mark, numbers)
-    output = {"verdict": mark.verdict, **of_mark}
-    return verdicts.severity(mark.verdict, {"": output} if of_mark else {})
-
-
-def _worst(mark: StripMark, build: str, output: str, numbers: Mapping[str, Any]) -> StripWorst:
-    url = urls.job(mark.job, output=output, seed=(mark.seed, mark.repeat))
-    ratio = numbers.get(ROUNDING_RATIO)
-    return StripWorst(
-        build, mark.seed, mark.repeat, mark.verdict, mark.value, ratio, mark.decided, url
-    )
+    output = {"": {"verdict": mark.verdict, **numbers}} if numbers else {}
+    return verdicts.severity(mark.verdict, output)
 
 
 def summary(strip: Strip) -> str:
     """Return the chart in words, for readers who don't see it."""
-    values = [
-        edge for column in strip.columns for edge in (column.low, column.high) if edge is not None
-    ]
+    edges = [edge for column in strip.columns for edge in (column.low, column.high)]
+    values = [edge for edge in edges if edge is not None]
+    ratio = strip.metric == TOLERANCE_RATIO
     of = (
-        "the declared tolerance (1 = where green turns red)"
-        if strip.metric == TOLERANCE_RATIO
-        else "the largest by rounding"
+        "the declared tolerance (1 = where green turns red)" if ratio else "the largest by rounding"
     )
-    builds = words.count(len(strip.columns), "build") + (
-        f", the newest of {len(strip.columns) + strip.older}" if strip.older else ""
-    )
+    shown = len(strip.columns)
+    builds = words.count(shown, "build")
+    builds += f", the newest of {shown + strip.older}" if strip.older else ""
     text = f"{strip.output}: {words.count(strip.total, strip.noun)} on {builds}."
     if values:
         low, high = words.number(min(values)), words.number(max(values))
-        text += f" The error {f'is {high}' if low == high else f'lies between {low} and {high}'}"
-        text += f" times {of}."
-    hollow = [
-        (column, band)
+        between = f"is {high}" if low == high else f"lies between {low} and {high}"
+        text += f" The error {between} times {of}."
+    hollow = {
+        strip.columns[band.column].build: band.rounding
         for band in strip.bands
-        if band.beyond and _green(column := strip.columns[band.column])
-    ]
+        if band.beyond and _green(strip.columns[band.column])
+    }
     if hollow:
-        names = [words.brief(column.build) for column, _ in hollow]
-        some = f" and {len(names) - 4} more" if len(names) > 4 else ""
-        text += " Hollow passes, green and not explained by rounding:"
-        text += f" {words.count(len(names), 'build')} ({', '.join(names[:4])}{some})"
-        limits = [band.rounding for _, band in hollow if band.rounding is not None]
-        text += (
-            f", where errors of this form are rounding up to {words.number(max(limits))}."
-            if limits
-            else "."
-        )
+        builds_named = named(list(hollow), "build")
+        limits = [limit for limit in hollow.values() if limit is not None]
+        text += f" Hollow passes, green and not explained by rounding: {builds_named}"
+        if limits:
+            most = words.number(max(limits))
+            text += f", where errors of this form are rounding up to {most}"
+        text += "."
     else:
         text += " No green seed is unexplained."
     if not strip.whole:
         text += (
             " The bars show the range of the seeds, darker from the 10th to the 90th percentile of"
-            " the newest."
+            f" the newest. The {len(strip.marks):,} marks are the worst {strip.noun}s of each"
+            " verdict, shared out between the builds."
         )
-        text += f" The {len(strip.marks):,} marks are the worst {strip.noun}s of each verdict,"
-        text += " shared out between the builds."
     return text
 
 

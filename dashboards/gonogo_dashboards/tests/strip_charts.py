@@ -12,12 +12,13 @@ from gonogo import urls
 from gonogo_dashboards.charts import log_axis, spreads
 from gonogo_dashboards.charts.charts import (
     AXIS,
-    LABEL,
+    ZOOM,
     Options,
     backdrop,
     drawn,
+    line_at,
+    log_axis_of,
     marked,
-    name_gap,
     rail,
     room_above,
 )
@@ -42,12 +43,13 @@ def strip(plot: Strip) -> Options:
     Behind them are each column's bands and lines, and the declared tolerance across all columns.
     """
     ends = _range(plot)
-    low, high, off = ends.low, ends.high, ends.off
     ratio = plot.metric == TOLERANCE_RATIO
     names = [words.brief(column.build) for column in plot.columns]
     jobs = {job: place for place, job in enumerate(dict.fromkeys(mark.job for mark in plot.marks))}
     slanted = _MOST_LEVEL < len(names) <= _MOST_SLANTED
     unnumbered = any(mark.value is None for mark in plot.marks)
+    unit = "declared tolerance" if ratio else "rounding"
+    across = [line_at({"yAxis": 1}, "$tolerance", "declared tolerance")] if ratio else []
     return {
         "links": [urls.job(job, output=plot.output) for job in jobs],
         "places": names,
@@ -79,33 +81,14 @@ def strip(plot: Strip) -> Options:
                 "customValues": list(range(len(names))),
             },
         },
-        "yAxis": {
-            **AXIS,
-            "type": "log",
-            "name": "error ÷ declared tolerance" if ratio else "error ÷ rounding",
-            "nameGap": name_gap(plot.events),
-            "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -54]},
-            "min": low,
-            "max": off if unnumbered else high,
-            "axisLine": {"show": True, "onZero": False, "lineStyle": {"color": "$line-strong"}},
-            "axisLabel": {"color": "$soft", "formatter": "power", "showMaxLabel": not unnumbered},
-            "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
-        },
-        "dataZoom": [
-            {
-                "type": "inside",
-                "xAxisIndex": 0,
-                "filterMode": "none",
-                "zoomOnMouseWheel": "ctrl",
-                "moveOnMouseWheel": False,
-            }
-        ],
+        "yAxis": log_axis_of(f"error ÷ {unit}", ends, unnumbered, plot.events),
+        "dataZoom": [ZOOM],
         "series": [
-            *_bands(plot, low),
-            *_marks(plot, jobs, low, ends.rail),
+            *_bands(plot, ends.low),
+            *_marks(plot, jobs, ends),
             *marked(plot.events, len(names), between=True, numbered=True),
-            _across(plot),  # after the lines of events, which cross its label
-            *rail(high, off, unnumbered),
+            backdrop("lines", across, z=2),  # after the lines of events, which cross its label
+            *rail(ends.high, ends.off, unnumbered),
         ],
     }
 
@@ -130,59 +113,51 @@ def _bands(plot: Strip, low: float) -> list[Options]:
     """Return the boxes and dashes behind the marks.
 
     They show the errors that rounding may make, the gap up to the tolerance, the range of all
-    seeds, and the lines.
+    seeds, and the lines. Boxes of a range go from the smallest to the largest value, darker ones
+    from the 10th to the 90th percentile.
     """
-    rounding: list[list[float]] = []
-    gap: list[list[float]] = []
-    limits: list[list[float]] = []
-    advised: list[list[float]] = []
-    declared: list[list[float]] = []
+    data: dict[str, list[list[float]]] = {
+        name: [] for name in ("rounding", "gap", "range", "median", "limit", "advised", "declared")
+    }
     for band in plot.bands:
         across = [band.left, band.right]
         if band.rounding is not None:
-            rounding.append([*across, low, max(low, band.rounding), 0.16])
-            limits.append([*across, max(low, band.rounding)])
+            limit = max(low, band.rounding)
+            data["rounding"].append([*across, low, limit, 0.16])
+            data["limit"].append([*across, limit])
             if band.beyond and band.declared is not None and band.declared > band.rounding:
-                gap.append([*across, max(low, band.rounding), band.declared, 0.34])
+                data["gap"].append([*across, limit, band.declared, 0.34])
         if band.advised is not None:
-            advised.append([*across, max(low, band.advised)])
+            data["advised"].append([*across, max(low, band.advised)])
         if band.declared is not None and plot.metric != TOLERANCE_RATIO:
-            declared.append([*across, max(low, band.declared)])
-    ranges, medians = _spread(plot, low)
+            data["declared"].append([*across, max(low, band.declared)])
+    for place, column in enumerate(plot.columns if not plot.whole else ()):
+        boxes, dashes = spreads.boxes(column, place - HALF, place + HALF, low)
+        data["range"] += boxes
+        data["median"] += dashes
+    looks = {
+        "rounding": ("box", "$limit", 0),
+        "gap": ("box", "$gap", 0),
+        "range": ("box", "$band", 1),
+        "median": ("dash", "$soft", 2),
+        "limit": ("dash", "$limit", 2),
+        "advised": ("dots", "$accent", 2),
+        "declared": ("dash", "$tolerance", 2),
+    }
     return [
-        drawn("rounding", "box", rounding, "$limit", 0),
-        drawn("gap", "box", gap, "$gap", 0),
-        drawn("range", "box", ranges, "$band", 1),
-        drawn("median", "dash", medians, "$soft", 2),
-        drawn("limit", "dash", limits, "$limit", 2),
-        drawn("advised", "dots", advised, "$accent", 2),
-        drawn("declared", "dash", declared, "$tolerance", 2),
+        drawn(name, renderer, data[name], color, level)
+        for name, (renderer, color, level) in looks.items()
     ]
 
 
-def _spread(plot: Strip, low: float) -> tuple[list[list[float]], list[list[float]]]:
-    """Return boxes and medians where there are too many seeds for a mark each.
-
-    Boxes go from the smallest to the largest value, darker ones from the 10th to the 90th
-    percentile.
-    """
-    ranges: list[list[float]] = []
-    medians: list[list[float]] = []
-    for place, column in enumerate(plot.columns if not plot.whole else ()):
-        boxes, dashes = spreads.boxes(column, place - HALF, place + HALF, low)
-        ranges += boxes
-        medians += dashes
-    return ranges, medians
-
-
-def _marks(plot: Strip, jobs: Mapping[str, int], low: float, odd: float) -> list[Options]:
+def _marks(plot: Strip, jobs: Mapping[str, int], ends: LogAxis) -> list[Options]:
     """Return a series per verdict, the worst last and so on top.
 
     Only these series have `dimensions`: the texts of a tooltip, and what counts as a mark.
     """
     rows: dict[str, list[list[Any]]] = {}
     for mark in plot.marks:
-        rows.setdefault(mark.verdict, []).append(_row(mark, jobs[mark.job], low, odd))
+        rows.setdefault(mark.verdict, []).append(_row(mark, jobs[mark.job], ends))
     value_label = "error ÷ tolerance" if plot.metric == TOLERANCE_RATIO else "error ÷ rounding"
     dimensions = ["_x", "_y", "build", plot.noun, "repeat", value_label, "_link"]
     dimensions += ["decided by"] if plot.decides else []
@@ -204,47 +179,23 @@ def _marks(plot: Strip, jobs: Mapping[str, int], low: float, odd: float) -> list
     ]
 
 
-def _row(mark: StripMark, job: int, low: float, odd: float) -> list[Any]:
+def _row(mark: StripMark, job: int, ends: LogAxis) -> list[Any]:
     """Return a mark: x, y, seed, repeat, job, and what differs from y or decided.
 
     The browser makes the row of the `dimensions` from it: the build is that of the column, and the
     value is y unless the row says otherwise.
     """
     value = None if mark.value is None else float(f"{mark.value:.4g}")
-    y = odd if value is None else max(low, value)
+    y = ends.rail if value is None else max(ends.low, value)
     row = [round(mark.x, 3), y, mark.seed, mark.repeat, job]
     if mark.decided is not None:
         return [*row, value, mark.decided or "–"]
     return row if value == y else [*row, value]
 
 
-def _across(plot: Strip) -> Options:
-    """Return an empty series with the line of the declared tolerance.
-
-    Where the axis is the tolerance ratio, the line is the same for every build.
-    """
-    label = {
-        **LABEL,
-        "position": "insideEndTop",
-        "formatter": "declared tolerance",
-        "color": "$tolerance",
-    }
-    lines = [
-        {
-            "yAxis": 1,
-            "lineStyle": {"color": "$tolerance", "type": "solid", "width": 1.5},
-            "label": label,
-        }
-    ]
-    shown: list[Options] = lines if plot.metric == TOLERANCE_RATIO else []
-    return backdrop("lines", shown, z=2)
-
-
 def _range(plot: Strip) -> LogAxis:
     """Return the log axis; every value is inside, and an exact 0 sits at its lowest."""
-    values = [edge for column in plot.columns for edge in (column.low, column.high) if edge]
-    values += [mark.value for mark in plot.marks if mark.value]
-    values += [
-        edge for band in plot.bands for edge in (band.rounding, band.advised, band.declared) if edge
-    ]
-    return log_axis.fitted(values, _ROOM)
+    edges = [edge for column in plot.columns for edge in (column.low, column.high)]
+    edges += [mark.value for mark in plot.marks]
+    edges += [edge for band in plot.bands for edge in (band.rounding, band.advised, band.declared)]
+    return log_axis.fitted([edge for edge in edges if edge], _ROOM)

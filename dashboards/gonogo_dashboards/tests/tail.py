@@ -11,11 +11,10 @@ from sqlalchemy.orm import Session
 from gonogo.flakiness.history import Tail, Threshold
 from gonogo.flakiness.policy import POLICY
 from gonogo_dashboards.charts import log_axis
-from gonogo_dashboards.charts.charts import AXIS, LABEL, Options
+from gonogo_dashboards.charts.charts import AXIS, Options, backdrop, line_at
 from gonogo_dashboards.charts.plots import TOLERANCE_RATIO
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.evidence_view import rate_words
-from gonogo_service.kit.database.records import from_object
 from gonogo_service.results import worst
 from gonogo_service.results.model import WHOLE
 from gonogo_service.tests.variants import JobFacts
@@ -52,16 +51,21 @@ def read(session: Session, tail: Tail | None, jobs: Sequence[JobFacts]) -> TailV
         return None
     ratios = worst.newest(session, jobs, WHOLE, TOLERANCE_RATIO)
     # a chart of few seeds shows nothing of a tail, however often they ran
-    curve = [] if min(len(ratios), tail.seeds) < POLICY.least_seeds else _curve(ratios)
-    view = from_object(
-        TailView,
-        tail,
-        observed=rate_words(vars(tail.observed)),
-        target=POLICY.latent_target,
+    few = min(len(ratios), tail.seeds) < POLICY.least_seeds
+    view = TailView(
         sentence=tail.words,
-        fits=tail.thresholds,
-        curve=tuple(curve),
+        seeds=tail.seeds,
+        observed=rate_words(vars(tail.observed)),
+        predicted=tail.predicted,
+        upper=tail.upper,
+        at_most=tail.at_most,
+        level=tail.level,
+        target=POLICY.latent_target,
+        largest=tail.largest,
+        fits=tuple(tail.thresholds),
+        curve=() if few else tuple(_curve(ratios)),
         summary="",
+        per=tail.per,
     )
     return replace(view, summary=_summary(view))
 
@@ -79,34 +83,19 @@ def _curve(values: Sequence[float]) -> list[tuple[float, float]]:
 
 def _summary(view: TailView) -> str:
     """Return the chart in words."""
-    counted = words.count(view.seeds, view.per.removesuffix("s"))
-    largest = (
-        ""
-        if view.largest is None
-        else f" The largest of {counted} needs {words.number(view.largest)} of it."
-    )
+    text = "Share of seeds above each fraction of the declared tolerance."
+    if view.largest is not None:
+        counted = words.count(view.seeds, view.per.removesuffix("s"))
+        text += f" The largest of {counted} needs {words.number(view.largest)} of it."
     if view.predicted is None:
-        return (
-            f"Share of seeds above each fraction of the declared tolerance.{largest}"
-            f" No failure rate can be predicted: {view.sentence}."
-        )
+        return f"{text} No failure rate can be predicted: {view.sentence}."
+    upper = words.number(view.upper)
     if view.at_most and view.upper is not None and view.upper <= view.predicted:
-        return (
-            f"Share of seeds above each fraction of the declared tolerance.{largest}"
-            f" Fewer than {words.number(view.upper)} of the {view.per} fail,"
-            f" at {view.level:.0%} confidence."
-        )
-    limit = "at most " if view.at_most else ""
-    rate = f"{limit}{words.number(view.predicted)} of the {view.per} are predicted to fail"
-    bound = (
-        ""
-        if view.upper is None
-        else f", {words.number(view.upper)} at the upper {view.level:.0%} bound"
-    )
-    return (
-        f"Share of seeds above each fraction of the declared tolerance.{largest}"
-        f" {rate[:1].upper()}{rate[1:]}{bound}."
-    )
+        return f"{text} Fewer than {upper} of the {view.per} fail, at {view.level:.0%} confidence."
+    rate = words.number(view.predicted)
+    limit = f"At most {rate}" if view.at_most else rate
+    bound = f", {upper} at the upper {view.level:.0%} bound" if view.upper is not None else ""
+    return f"{text} {limit} of the {view.per} are predicted to fail{bound}."
 
 
 def survival(view: TailView) -> Options:
@@ -115,74 +104,47 @@ def survival(view: TailView) -> Options:
     It has the share of seeds above a ratio, the line where green turns red, and the prediction
     there with its bound.
     """
-    rates = [share for _, share in view.curve] + [
-        rate for rate in (view.predicted, view.upper, view.target) if rate
-    ]
+    predicted = [rate for rate in (view.predicted, view.upper, view.target) if rate]
+    rates = [*(share for _, share in view.curve), *predicted, 1.0]
     across = log_axis.fitted([*(ratio for ratio, _ in view.curve), 1.0])
-    mark = [] if not view.predicted else [[1.0, view.predicted, view.predicted, view.upper]]
+    mark = [[1.0, view.predicted, view.predicted, view.upper]] if view.predicted else []
+    log = {
+        **AXIS,
+        "type": "log",
+        "axisLabel": {"color": "$soft", "formatter": "power", "hideOverlap": True},
+    }
     lines = [
-        {
-            "xAxis": 1,
-            "lineStyle": {"color": "$tolerance", "type": "solid", "width": 1.5},
-            "label": {
-                **LABEL,
-                "position": "insideEndTop",
-                "formatter": "red from here",
-                "color": "$tolerance",
-            },
-        },
-        {
-            "yAxis": view.target,
-            "lineStyle": {"color": "$suspect", "type": [6, 4], "width": 1.2},
-            "label": {
-                **LABEL,
-                "position": "insideStartTop",
-                "formatter": "target",
-                "color": "$suspect",
-            },
-        },
+        line_at({"xAxis": 1}, "$tolerance", "red from here"),
+        line_at({"yAxis": view.target}, "$suspect", "target", "insideStartTop", [6, 4]),
     ]
     return {
         "grid": {"left": 52, "right": 18, "top": 30, "bottom": 46},
         "tooltip": {"trigger": "item", "formatter": "row"},
         "xAxis": {
-            **AXIS,
-            "type": "log",
+            **log,
             "min": across.low,
             "max": across.high,
             "name": "error ÷ declared tolerance",
             "nameLocation": "middle",
             "nameGap": 27,
-            "axisLabel": {"color": "$soft", "formatter": "power", "hideOverlap": True},
         },
         "yAxis": {
-            **AXIS,
-            "type": "log",
-            "min": log_axis.fitted([*rates, 1.0]).low,
+            **log,
+            "min": log_axis.fitted(rates).low,
             "max": 1,
             "name": "share of seeds above",
             "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -44]},
-            "axisLabel": {"color": "$soft", "formatter": "power", "hideOverlap": True},
             "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
         },
         "series": [
             {
+                **backdrop("share of seeds above", lines, z=2),
                 "type": "line",
-                "name": "share of seeds above",
                 "step": "start",
                 "showSymbol": False,
-                "silent": True,
-                "z": 2,
                 "lineStyle": {"color": "$bar", "width": 2},
                 "itemStyle": {"color": "$bar"},
                 "data": [[ratio, float(f"{share:.4g}")] for ratio, share in view.curve],
-                "markLine": {
-                    "silent": True,
-                    "symbol": "none",
-                    "animation": False,
-                    "precision": 15,
-                    "data": lines,
-                },
             },
             {
                 "type": "custom",

@@ -9,12 +9,12 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo.flakiness.grades import Grade
 from gonogo.spec.executors import EMULATOR
 from gonogo_dashboards.kit import build_cells, commands, ranges, words
 from gonogo_dashboards.kit.build_cells import RecentBuilds
 from gonogo_dashboards.kit.evidence_view import percent
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
+from gonogo_dashboards.tests.test_lines import Badge, badges
 from gonogo_service.builds import entry_names
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.states import JobState
@@ -22,7 +22,7 @@ from gonogo_service.tests import annotations, recent_builds, standings, test_lis
 from gonogo_service.tests.annotations import Annotation
 from gonogo_service.tests.recent_builds import BuildResult, FailureRate
 from gonogo_service.tests.standings import FLAKY, HOLLOW, RED
-from gonogo_service.tests.test_list import GradeRecord, TestFilter, TestRecord
+from gonogo_service.tests.test_list import TestFilter, TestRecord
 from gonogo_service.tests.variants import Variant
 
 FILTERS = ("kernel", "search", "standing", "sort", ranges.PARAMETER)
@@ -46,23 +46,13 @@ STANDING_SENTENCES = {
     test_list.FLAGGED: "It has a flag that nobody has acknowledged.",
 }
 """The tests that each filter finds."""
-IN_DAYS_SENTENCES = {
+IN_DAYS_SENTENCES = STANDING_SENTENCES | {
     HOLLOW: "In this time some build had a seed that passes only by tolerance.",
     RED: "In this time some build had a failing seed, whether rightly or not.",
     FLAKY: "In this time some build had passing and failing seeds.",
 }
-"""The tests that a filter finds in a range of days."""
-_NO_RATES = FailureRate(), FailureRate()
+"""The tests that each filter finds in a range of days."""
 SORTS = {test_list.ATTENTION: "Worst first", test_list.NEWEST: "Newest first"}
-
-
-@dataclass(frozen=True)
-class Badge:
-    """A grade: its value, the verdict whose looks it takes, and its meaning."""
-
-    word: str
-    verdict: str
-    sentence: str
 
 
 @dataclass(frozen=True)
@@ -158,92 +148,50 @@ def listed(
 ) -> TestsView:
     """Return a page of tests, the worst first. Raises BadCursor."""
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
-    if given.get("standing") not in {None, *test_list.STANDINGS}:
-        del given["standing"]
-    sort = given.get("sort", test_list.ATTENTION)
+    if given.get("standing") not in test_list.STANDINGS:
+        given.pop("standing", None)
+    standing, sort = given.get("standing"), given.get("sort")
     sort = sort if sort in test_list.SORTS else test_list.ATTENTION
 
     def address(name: str, value: str | None) -> str:
         return urls.catalogue({**given, name: value})
 
     period = ranges.of(given, now, lambda value: address(ranges.PARAMETER, value))
+    start, in_days = period.since or now - standings.WINDOW, period.since is not None
     chosen = TestFilter(
         given.get("kernel"),
         given.get("search"),
-        given.get("standing"),
+        standing,
         period.since,
-        standings.read(
-            session,
-            since=period.since or now - standings.WINDOW,
-            every_build=period.since is not None,
-        ),
+        standings.read(session, since=start, every_build=in_days),
     )
-    page = test_list.list_(
-        session,
-        chosen,
-        sort=sort,
-        limit=limit,
-        cursor=cursor or None,
-    )
-    keys = {record.key for record in page.items}
-    entries = entry_names.latest(session, keys)
-    standing = given.get("standing")
-    shown = [
-        variant
-        for record in page.items
-        for variant in sorted(
-            record.variants, key=lambda variant: _attention(variant, record.grades, standing)
-        )[-MAX_VARIANTS:]
-    ]
-    results = recent_builds.results(session, shown, BUILDS, since=period.since)
-    rates = recent_builds.failure_rates(session, keys, now)
-    variants = {
-        record.key: _shown(record, results, standing, period.since is not None)
-        for record in page.items
-    }
-    strips = {
-        key: build_cells.places(results[variant]) for key, variant in variants.items() if variant
-    }
-    changes = annotations.of_tests(session, strips)
+    page = test_list.list_(session, chosen, sort=sort, limit=limit, cursor=cursor or None)
     counts = test_list.counts(session, chosen)
-    chips = tuple(
-        Chip(
-            value,
-            *STANDINGS[value],
-            address("standing", None if given.get("standing") == value else value),
-            given.get("standing") == value,
-            {**STANDING_SENTENCES, **(IN_DAYS_SENTENCES if period.since else {})}[value],
-            counts[value],
-        )
-        for value in test_list.STANDINGS
-    )
-    sorts = tuple(
-        Chip(
-            value,
-            SORTS[value],
-            "",
-            address("sort", None if value == test_list.ATTENTION else value),
-            value == sort,
-        )
-        for value in test_list.SORTS
-    )
+    sentences = IN_DAYS_SENTENCES if in_days else STANDING_SENTENCES
     return TestsView(
-        tuple(
-            _test_line(
-                record,
-                now,
-                entries.get(record.key),
-                variant,
-                results.get(variant, ()) if variant else (),
-                rates.get(variant, _NO_RATES) if variant else _NO_RATES,
-                changes.get(record.key, ()),
-            )
-            for record in page.items
-            for variant in [variants[record.key]]
-        ),
+        _lines(session, page.items, standing, period, now),
         given,
-        chips,
-        sorts,
+        tuple(
+            Chip(
+                value,
+                *STANDINGS[value],
+                address("standing", None if standing == value else value),
+                standing == value,
+                sentences[value],
+                counts[value],
+            )
+            for value in test_list.STANDINGS
+        ),
+        tuple(
+            Chip(
+                value,
+                label,
+                "",
+                address("sort", None if value == test_list.ATTENTION else value),
+                value == sort,
+            )
+            for value, label in SORTS.items()
+        ),
         period,
         page.next,
         urls.catalogue(given, cursor=page.next) if page.next else None,
@@ -252,83 +200,65 @@ def listed(
     )
 
 
-def badges(grade: Grade | GradeRecord) -> tuple[Badge, ...]:
-    """Return badges of both axes of a grade, and of hollow passes and latent flakes."""
-    shown = [
-        Badge(axis, words.GRADES[axis].mark, words.GRADES[axis].sentence)
-        for axis in (grade.stability, grade.sharpness)
-    ]
-    if grade.hollow:
-        shown.append(
-            Badge(
-                "hollow pass",
-                "pass_by_tolerance",
-                "On this build it passes only by tolerance: rounding doesn't explain the error.",
-            )
-        )
-    if isinstance(grade, Grade) and grade.latent:
-        shown.append(
-            Badge(
-                "latent flake",
-                "suspect",
-                "Green, but the tail of its errors predicts failures.",
-            )
-        )
-    return tuple(shown)
+def _lines(
+    session: Session,
+    tests: Sequence[TestRecord],
+    standing: str | None,
+    period: ranges.Range,
+    now: datetime,
+) -> tuple[TestLine, ...]:
+    """Return the lines of these tests; all that they show is read together."""
+    keys = {test.key for test in tests}
+    entries = entry_names.latest(session, keys)
+    urgent = {
+        test.key: sorted(test.variants, key=lambda one: _attention(one, test, standing))
+        for test in tests
+    }
+    candidates = [one for variants in urgent.values() for one in variants[-MAX_VARIANTS:]]
+    results = recent_builds.results(session, candidates, BUILDS, since=period.since)
+    rates = recent_builds.failure_rates(session, keys, now)
 
+    def place(test: TestRecord, variant: Variant) -> tuple[bool, tuple[bool, int, bool], datetime]:
+        """Return the order of the variants to show: those that the filter means come last."""
+        builds = results[variant]
+        shown = builds if period.since else builds[-1:]
+        meant = any(build_cells.is_kind(build, standing) for build in shown)
+        return meant, _attention(variant, test, standing), max(build.at for build in builds)
 
-def _variant_line(variant: Variant, grade: GradeRecord | None) -> VariantLine:
-    graded = () if grade is None else badges(grade)
-    url = urls.history(
-        variant.test_key, {"branch": variant.branch, "arch": variant.arch, "board": variant.board}
+    shown: dict[str, Variant] = {}
+    for test in tests:
+        if ran := [variant for variant in test.variants if results.get(variant)]:
+            shown[test.key] = max(ran, key=lambda variant: place(test, variant))
+    strips = {key: build_cells.places(results[variant]) for key, variant in shown.items()}
+    changes = annotations.of_tests(session, strips)
+    none = FailureRate(), FailureRate()
+    return tuple(
+        _line(
+            test,
+            now,
+            entries.get(test.key),
+            variant,
+            results[variant] if variant else (),
+            rates.get(variant, none) if variant else none,
+            changes.get(test.key, ()),
+        )
+        for test, variant in ((test, shown.get(test.key)) for test in tests)
     )
-    return VariantLine(words.variant_of(variant), url, graded)
 
 
-def _attention(
-    variant: Variant, grades: Mapping[Variant, GradeRecord], standing: str | None
-) -> tuple[bool, int, bool]:
+def _attention(variant: Variant, test: TestRecord, standing: str | None) -> tuple[bool, int, bool]:
     """Return how much a variant needs attention, as the list's filter and its order see it.
 
     The emulator's builds, which are no series, come last.
     """
-    grade = grades.get(variant)
+    grade, in_series = test.grades.get(variant), variant.branch != EMULATOR
     if grade is None:
-        return False, 0, variant.branch != EMULATOR
+        return False, 0, in_series
     chosen = standing in (grade.stability, grade.sharpness) or (standing == HOLLOW and grade.hollow)
-    return chosen, grade.rank, variant.branch != EMULATOR
+    return chosen, grade.rank, in_series
 
 
-def _shown(
-    test: TestRecord,
-    results: Mapping[Variant, tuple[BuildResult, ...]],
-    standing: str | None,
-    every_build: bool,
-) -> Variant | None:
-    """Return the variant that the filter means, or that needs attention most.
-
-    Among equals it is the one that ran last.
-    """
-
-    def place(variant: Variant) -> tuple[bool, tuple[bool, int, bool], datetime]:
-        builds = results[variant] if every_build else results[variant][-1:]
-        meant = any(build_cells.is_kind(build, standing) for build in builds)
-        newest = max(build.at for build in results[variant])
-        return meant, _attention(variant, test.grades, standing), newest
-
-    return max(
-        (variant for variant in test.variants if results.get(variant)), key=place, default=None
-    )
-
-
-def _rate(rate: FailureRate) -> RateLine:
-    if not rate.runs:
-        return RateLine(None, "–", "nothing ran")
-    share = rate.failed / rate.runs
-    return RateLine(share, percent(share), f"{rate.failed:,} of {words.count(rate.runs, 'seed')}")
-
-
-def _test_line(
+def _line(
     test: TestRecord,
     now: datetime,
     entry: str | None,
@@ -337,10 +267,8 @@ def _test_line(
     rates: tuple[FailureRate, FailureRate],
     changes: Sequence[Annotation],
 ) -> TestLine:
-    judged = [build for build in builds if build.verdict]
-    last = judged[-1] if judged else None
-    week, month = rates
-    variants = tuple(_variant_line(variant, test.grades.get(variant)) for variant in test.variants)
+    last = next((build for build in reversed(builds) if build.verdict), None)
+    week, month = map(_rate, rates)
     return TestLine(
         key=test.key,
         url=urls.history(test.key),
@@ -348,11 +276,18 @@ def _test_line(
         shape=shape_of(test.canonical),
         tolerance=tolerance_of(test.canonical),
         details=details_of(test.canonical, entry),
-        variants=variants,
+        variants=tuple(
+            VariantLine(
+                words.variant_of(variant),
+                urls.history(test.key, variant.place),
+                badges(test.grades[variant]) if variant in test.grades else (),
+            )
+            for variant in test.variants
+        ),
         recent=build_cells.recent(builds, changes),
         where="" if shown is None else words.variant_of(shown),
-        week=_rate(week),
-        month=_rate(month),
+        week=week,
+        month=month,
         flags=test.open_flags,
         flags_url=urls.flags({"test": test.key, "state": "unresolved"}),
         job_url=urls.job(test.job) if test.job else None,
@@ -366,3 +301,10 @@ def _test_line(
         at=timestamp(test.at),
         age=words.since(test.at, now),
     )
+
+
+def _rate(rate: FailureRate) -> RateLine:
+    if not rate.runs:
+        return RateLine(None, "–", "nothing ran")
+    share = rate.failed / rate.runs
+    return RateLine(share, percent(share), f"{rate.failed:,} of {words.count(rate.runs, 'seed')}")

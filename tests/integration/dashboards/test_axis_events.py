@@ -44,15 +44,15 @@ def test_every_time_axis_marks_what_changed(database_url: str) -> None:
                 heartbeats.heard(current, facts, worker="w", attempt=None, now=at)
             (device,) = devices.list_(current, now=now)
             for number, model in enumerate(("bf16", "bf16", "fp32", None), start=1):
-                builds.add(
+                build = builds.add(
                     current,
                     name=f"b{number}",
                     executor="ttnn",
                     branch="main",
                     sequence=number,
                     arithmetic=model,
-                    now=now - timedelta(days=1, hours=number),
                 )
+                build.created_at = now - timedelta(days=1, hours=number)
                 test = stored_jobs.NIGHTLY if number != 2 else OTHER
                 nightly_history.night(current, f"b{number}", number, range(3), test=test)
                 job = nightly_history.night(current, f"b{number}", number, range(3))

@@ -6,9 +6,11 @@ import re
 from datetime import timedelta
 from typing import Any
 
+import time_machine
+
 import stored_jobs
 from api import Api, in_process
-from gonogo_dashboards.tests import waiver_list
+from gonogo_dashboards.tests import waivers
 from gonogo_service.kit.database.encoding import timestamp, utcnow
 
 
@@ -64,7 +66,7 @@ def test_an_acknowledged_flag_is_listed_with_who_why_and_until_when(
         assert known["effect"] in api.client.get(f"/flags/{flag['id']}").text
         with api.context.reading() as session:
             later = utcnow() + timedelta(days=15)
-            assert not waiver_list.listed(session, {}, None, 50, later).acknowledged
+            assert not waivers.listed(session, {}, None, 50, later).acknowledged
 
 
 def test_each_waiver_has_its_state_and_only_one_in_force_can_be_ended(
@@ -87,8 +89,8 @@ def test_each_waiver_has_its_state_and_only_one_in_force_can_be_ended(
         assert lines[0]["end_url"] is None
         active = api.client.get("/waivers.json?state=active").json()["items"]
         assert [line["id"] for line in active] == [first["id"]]
-        with api.context.reading() as session:
-            later = utcnow() + timedelta(days=4)
-            expired = waiver_list.listed(session, {"state": "expired"}, None, 50, later).items
+        later = utcnow() + timedelta(days=4)
+        with time_machine.travel(later), api.context.reading() as session:
+            expired = waivers.listed(session, {"state": "expired"}, None, 50, later).items
         assert [line.id for line in expired] == [first["id"]]
         assert expired[0].end_url is None

@@ -29,7 +29,9 @@ def seed(number: int, *, wrong: bool = False, value: float | None = 0.03) -> Mar
 
 
 def plot(*groups: list[Mark], metric: str = "tolerance_ratio", whole: bool = True) -> Strip:
-    marks, bands = strip._placed(groups)
+    placed = [strip._placed(number, group) for number, group in enumerate(groups)]
+    marks = [mark for of_column, _ in placed for mark in of_column]
+    bands = [band for _, of_column in placed for band in of_column]
     lined = [
         replace(band, rounding=0.002 if band.beyond else 0.06, declared=1.0, advised=0.05)
         for band in bands
@@ -48,7 +50,7 @@ def plot(*groups: list[Mark], metric: str = "tolerance_ratio", whole: bool = Tru
         )
         for place, group in enumerate(groups)
     ]
-    flat = tuple(mark for group in marks for mark in group)
+    flat = tuple(marks)
     return Strip(
         "dx", metric, "seed", len(flat), whole, 0, tuple(columns), flat, tuple(lined), (), ""
     )
