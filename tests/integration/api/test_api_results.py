@@ -221,7 +221,7 @@ def test_a_page_of_results_never_tears_a_seed_in_two(
     }
     (outputs,) = {len(names) for names in whole.values()}
     assert outputs > 1
-    monkeypatch.setattr(results, "MAX_OUTPUTS", 2 * outputs + 1)
+    monkeypatch.setattr("gonogo_service.results.api.MAX_OUTPUTS", 2 * outputs + 1)
     pages, cursor = [], ""
     while cursor is not None:
         page = api.get(f"/jobs/{job.id}/results?order={order}{cursor and '&cursor='}{cursor}")
