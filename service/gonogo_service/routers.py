@@ -6,7 +6,6 @@ from fastapi import APIRouter
 
 from gonogo_service.bisections import api as bisections
 from gonogo_service.builds import api as builds
-from gonogo_service.ci import github_answers_api as github_answers
 from gonogo_service.ci import hooks_api as hooks
 from gonogo_service.ci import rules_api as rules
 from gonogo_service.compare import api as compare
@@ -14,7 +13,6 @@ from gonogo_service.devices import api as devices
 from gonogo_service.flags import api as flags
 from gonogo_service.gauges import api as gauges
 from gonogo_service.hosts import api as hosts
-from gonogo_service.hosts import invitations_api as invitations
 from gonogo_service.jobs.api import artifacts, diagnosis, events, imports, jobs, rehearsals
 from gonogo_service.people import api as tokens
 from gonogo_service.people import audit_api as audit
@@ -46,12 +44,10 @@ def routers() -> list[APIRouter]:
         builds,
         devices,
         hosts,
-        invitations,
         tokens,
         webhooks,
         hooks,
         rules,
-        github_answers,
         audit,
     )
     nouns = (*jobs_and_results, *tests_and_suites, *fleet_and_ci, rehearsals)

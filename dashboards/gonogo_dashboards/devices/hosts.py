@@ -11,7 +11,7 @@ from gonogo import urls
 from gonogo_dashboards.kit import words
 from gonogo_service.hosts import invitations
 from gonogo_service.hosts import store as stored
-from gonogo_service.hosts.store import Host
+from gonogo_service.hosts.model import HostRow
 
 RECENT = timedelta(days=7)
 """A host that was flagged longer ago needs no attention."""
@@ -55,13 +55,13 @@ def invited(session: Session, now: datetime) -> tuple[InvitationLine, ...]:
             f"{invitation.expires_at:%Y-%m-%d %H:%M} UTC",
             urls.revoke_invitation(invitation.id),
         )
-        for invitation in invitations.list_(session, now=now)
+        for invitation in invitations.list_(session)
     )
 
 
 def lines(session: Session, now: datetime) -> tuple[HostLine, ...]:
     """Return all hosts by name, revoked ones as well."""
-    return tuple(_line(host, now) for host in stored.list_(session).items)
+    return tuple(_line(host, now) for host in stored.every(session))
 
 
 def flagged(session: Session, now: datetime) -> tuple[tuple[str, str], ...]:
@@ -72,7 +72,7 @@ def flagged(session: Session, now: datetime) -> tuple[tuple[str, str], ...]:
     )
 
 
-def facts(host: Host | None, now: datetime) -> list[tuple[str, str]]:
+def facts(host: HostRow | None, now: datetime) -> list[tuple[str, str]]:
     """Return what a device's page says of its host."""
     if host is None:
         return []
@@ -82,7 +82,7 @@ def facts(host: Host | None, now: datetime) -> list[tuple[str, str]]:
     return shown + [(label, text) for label, text in sentences if text]
 
 
-def _line(host: Host, now: datetime) -> HostLine:
+def _line(host: HostRow, now: datetime) -> HostLine:
     revoked, flagged = host.revoked_at, host.flagged_at
     clock = ""
     if host.clock_skew_s is not None:

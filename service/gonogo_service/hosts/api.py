@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from gonogo_service.devices.api import HostChange
-from gonogo_service.hosts import store as stored
+from gonogo_service.hosts import invitations, noun, store
 from gonogo_service.hosts.invitation_codes import MAX_HOURS, InvitationIssued, invite
-from gonogo_service.hosts.store import Host
-from gonogo_service.kit.answers import make_router, require
+from gonogo_service.hosts.model import HostRow, InvitationRow, InvitationState
+from gonogo_service.kit import rows
+from gonogo_service.kit.answers import require
 from gonogo_service.kit.database.paging import Page
+from gonogo_service.kit.problems import BadField
+from gonogo_service.kit.resource import Resource
 from gonogo_service.kit.strict import Strict
 from gonogo_service.people.context import Admin, Ctx, Reader
 
-router = make_router("hosts")
+HOST = rows.extended_answer(
+    HostRow,
+    "Host",
+    key=(str | None, "The id of its public key; null for a revoked one"),
+    refused=(dict[str, int], "Its refused messages, by reason"),
+)
+INVITATION = rows.extended_answer(InvitationRow, "Invitation", state=InvitationState)
+HOSTS = Resource(noun.HOSTS, HostRow, answer=HOST)
+router = HOSTS.router
 
 
 class HostInvitation(Strict):
@@ -29,11 +40,10 @@ class HostInvitation(Strict):
     ] = Field(["*"], description="Patterns of queues: it may run no attempt of another one")
 
 
-@router.get("/hosts", summary="List hosts")
-def list_hosts(context: Ctx, _who: Reader) -> Page[Host]:
-    """List all hosts by name on one page: keys, clocks, and how many messages were refused."""
-    with context.reading() as session:
-        return stored.list_(session)
+class InvitationChange(Strict):
+    """Why an invitation is taken back."""
+
+    reason: str = Field("", max_length=500, description="For the audit log")
 
 
 @router.post("/hosts:invite", status_code=201, summary="Invite a host")
@@ -50,18 +60,57 @@ def invite_host(context: Ctx, who: Admin, body: HostInvitation) -> InvitationIss
         )
 
 
-@router.get("/hosts/{host}", summary="Show a host")
-def look(context: Ctx, _who: Reader, host: str) -> Host:
-    """Show a host by its name."""
-    with context.reading() as session:
-        return require(stored.get(session, host), "host", host)
-
-
-@router.post("/hosts/{host}:revoke", summary="Revoke a host")
-def revoke(context: Ctx, who: Admin, host: str, body: HostChange) -> Host:
+@router.post("/hosts/{host}:revoke", response_model=HOST, summary="Revoke a host")
+def revoke(context: Ctx, who: Admin, host: str, body: HostChange) -> HostRow:
     """Refuse every message of a host. Its results so far stay; its running attempts get lost."""
     with context.session() as session:
-        record = require(
-            stored.revoke(session, host, actor=who.actor, reason=body.reason), "host", host
-        )
-    return record
+        revoked = store.revoke(session, host, actor=who.actor, reason=body.reason)
+        return require(revoked, "host", host)
+
+
+@router.get(
+    "/invitations",
+    response_model=Page[INVITATION],  # type: ignore[valid-type]
+    summary="List invitations of hosts",
+)
+def list_invitations(
+    context: Ctx, _who: Reader, state: InvitationState | Literal["any"] = InvitationState.open
+) -> Page[InvitationRow]:
+    """List the invitations in a state on one page, oldest first; by default those that still work.
+
+    Their codes are stored nowhere. One is forgotten a month after its end.
+    """
+    with context.reading() as session:
+        found = invitations.list_(session, None if state == "any" else InvitationState(state))
+        return Page(tuple(found), None)
+
+
+@router.get(
+    "/invitations/{invitation}",
+    response_model=INVITATION,
+    summary="Show an invitation of a host",
+)
+def show_invitation(context: Ctx, _who: Reader, invitation: str) -> InvitationRow:
+    """Show an invitation by its id."""
+    with context.reading() as session:
+        return require(session.get(InvitationRow, invitation), "invitation", invitation)
+
+
+@router.post(
+    "/invitations/{invitation}:revoke",
+    response_model=INVITATION,
+    summary="Revoke an invitation of a host",
+)
+def revoke_invitation(
+    context: Ctx, who: Admin, invitation: str, body: InvitationChange
+) -> InvitationRow:
+    """Refuse a code that hasn't been used. A host that has enrolled with it is revoked itself."""
+    with context.session() as session:
+        row = session.get(InvitationRow, invitation, with_for_update=True)
+        row = require(row, "invitation", invitation)
+        try:
+            invitations.revoke(session, row, actor=who.actor, reason=body.reason)
+        except invitations.NotRevocable as problem:
+            limit = "an open one; or revoke the host"
+            raise BadField("invitation", invitation, str(problem), limit=limit) from problem
+        return row

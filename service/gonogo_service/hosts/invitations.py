@@ -4,50 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from gonogo_service.hosts import store as hosts
-from gonogo_service.hosts.model import HostKeyRow, InvitationRow
+from gonogo_service.hosts.model import HostKeyRow, InvitationRow, InvitationState
 from gonogo_service.hosts.store import HostKey
 from gonogo_service.kit import audit
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.kit.database.records import from_object
 
 FORGET_AFTER = timedelta(days=30)
 """An invitation is deleted this long after it has expired."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 NAME_IN_WORDS = "1 to 100 letters, digits, dots, hyphens and underscores, not a hyphen or dot first"
-
-
-class InvitationState(StrEnum):
-    """The state of an invitation."""
-
-    open = "open"
-    used = "used"
-    expired = "expired"
-    revoked = "revoked"
-
-
-@dataclass(frozen=True)
-class StoredInvitation:
-    """An invitation without its code."""
-
-    id: str
-    name: str
-    """The name that the host will have"""
-    queues: list[str]
-    """Patterns of the queues whose attempts the host may run"""
-    state: InvitationState
-    created_by: str
-    created_at: datetime
-    expires_at: datetime
-    used_at: datetime | None
-    revoked_at: datetime | None
 
 
 class NotRevocable(Exception):
@@ -64,7 +35,7 @@ def create(
     actor: str,
     queues: Sequence[str] = hosts.ANY,
     now: datetime | None = None,
-) -> StoredInvitation:
+) -> InvitationRow:
     """Store an invitation by the public key that its secret makes.
 
     `queues` are patterns of the queues whose attempts the host may run.
@@ -92,7 +63,7 @@ def create(
             "queues": list(queues),
         },
     )
-    return _stored(row, now)
+    return row
 
 
 def find_key(session: Session, key_id: str) -> HostKey | None:
@@ -142,60 +113,25 @@ def forget(session: Session, *, now: datetime) -> None:
 
 
 def list_(
-    session: Session, *, now: datetime, state: InvitationState | None = InvitationState.open
-) -> list[StoredInvitation]:
+    session: Session, state: InvitationState | None = InvitationState.open
+) -> list[InvitationRow]:
     """Return the invitations in a state, or all that aren't forgotten, oldest first."""
     query = select(InvitationRow).order_by(InvitationRow.created_at, InvitationRow.id)
-    if state is InvitationState.open:
-        query = query.where(
-            InvitationRow.used_at.is_(None),
-            InvitationRow.revoked_at.is_(None),
-            InvitationRow.expires_at > now,
-        )
-    stored = (_stored(row, now) for row in session.scalars(query))
-    return [invitation for invitation in stored if state in (None, invitation.state)]
+    return [row for row in session.scalars(query) if state in (None, row.state)]
 
 
-def get(session: Session, key_id: str, *, now: datetime) -> StoredInvitation | None:
-    """Return an invitation, or None."""
-    row = session.get(InvitationRow, key_id)
-    return None if row is None else _stored(row, now)
+def revoke(session: Session, row: InvitationRow, *, actor: str, reason: str) -> None:
+    """Refuse the code of an invitation from now on. The same again changes nothing.
 
-
-def revoke(
-    session: Session, key_id: str, *, actor: str, reason: str, now: datetime
-) -> StoredInvitation | None:
-    """Refuse the code of an invitation from now on; None if there is no such invitation.
-
-    The same again changes nothing. Raises NotRevocable for one that was used or has expired.
+    Raises NotRevocable for one that was used or has expired.
     """
-    row = session.get(InvitationRow, key_id, with_for_update=True, populate_existing=True)
-    if row is None:
-        return None
-    state = _stored(row, now).state
-    if state is InvitationState.revoked:
-        return _stored(row, now)
-    if state is not InvitationState.open:
-        raise NotRevocable(
-            f"{row.name} has enrolled with it" if state is InvitationState.used else "it expired"
-        )
-    row.revoked_at = now
-    session.flush()
+    if row.state is InvitationState.revoked:
+        return
+    if row.state is not InvitationState.open:
+        used = row.state is InvitationState.used
+        raise NotRevocable(f"{row.name} has enrolled with it" if used else "it expired")
+    row.revoked_at = utcnow()
+    detail = {"invitation": row.id, "reason": reason}
     audit.record(
-        session,
-        actor=actor,
-        action="host.invitation_revoked",
-        subject=row.name,
-        detail={"invitation": key_id, "reason": reason},
+        session, actor=actor, action="host.invitation_revoked", subject=row.name, detail=detail
     )
-    return _stored(row, now)
-
-
-def _stored(row: InvitationRow, now: datetime) -> StoredInvitation:
-    if row.used_at is not None:
-        state = InvitationState.used
-    elif row.revoked_at is not None:
-        state = InvitationState.revoked
-    else:
-        state = InvitationState.open if now < row.expires_at else InvitationState.expired
-    return from_object(StoredInvitation, row, state=state)

@@ -3,31 +3,71 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from enum import StrEnum
 
 from sqlalchemy import BigInteger, ForeignKey
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from gonogo_service.kit.database.base import Base
-from gonogo_service.kit.database.columns import IdType
+from gonogo_service.kit.database.columns import INTERNAL, IdType
+from gonogo_service.kit.database.encoding import utcnow
+
+
+class InvitationState(StrEnum):
+    """The state of an invitation."""
+
+    open = "open"
+    used = "used"
+    expired = "expired"
+    revoked = "revoked"
 
 
 class HostRow(Base):
-    """A machine with devices that has enrolled, under the name that its devices begin with."""
+    """A machine with devices that has enrolled, and what it sent that was refused.
+
+    Its devices' names begin with its name.
+    """
 
     __tablename__ = "hosts"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
     name: Mapped[str] = mapped_column(unique=True)
-    # Patterns of the queues whose attempts it may run.
-    queues: Mapped[list[Any]]
-    created_at: Mapped[datetime]
+    queues: Mapped[list[str]] = mapped_column(
+        doc="Patterns of the queues whose attempts it may run"
+    )
+    created_at: Mapped[datetime] = mapped_column(info=INTERNAL)
     enrolled_at: Mapped[datetime]
     revoked_at: Mapped[datetime | None]
     heard_at: Mapped[datetime | None]
-    clock_skew_s: Mapped[float | None]  # seconds by which its clock is ahead of the service's
+    clock_skew_s: Mapped[float | None] = mapped_column(
+        doc="Seconds by which its clock is ahead of the service's"
+    )
     clock_at: Mapped[datetime | None]
-    flagged_at: Mapped[datetime | None]  # when it last sent something that only a liar sends
+    flagged_at: Mapped[datetime | None] = mapped_column(
+        doc="When it last sent something that only a wrong or hostile host sends"
+    )
     flag_reason: Mapped[str | None]
+    keys: Mapped[list[HostKeyRow]] = relationship(
+        primaryjoin="and_(HostRow.id == HostKeyRow.host_id, HostKeyRow.retired_at.is_(None))",
+        order_by="HostKeyRow.created_at",
+        lazy="selectin",
+        viewonly=True,
+    )
+    refusals: Mapped[list[RefusedMessageRow]] = relationship(
+        primaryjoin="HostRow.name == foreign(RefusedMessageRow.sender)",
+        order_by="RefusedMessageRow.reason",
+        lazy="selectin",
+        viewonly=True,
+    )
+
+    @property
+    def key(self) -> str | None:
+        """Return the id of its public key; None for a revoked host."""
+        return self.keys[-1].id if self.keys else None
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """Return the numbers of its refused messages, by reason."""
+        return {row.reason: row.count for row in self.refusals}
 
 
 class HostKeyRow(Base):
@@ -46,19 +86,33 @@ class HostKeyRow(Base):
 
 
 class InvitationRow(Base):
-    """A one-time code: `id` and `public_key` are those of the key that its secret makes."""
+    """An invitation of a host without its code.
+
+    `id` and `public_key` are those of the key that the code's secret makes.
+    """
 
     __tablename__ = "host_invitations"
     id: Mapped[str] = mapped_column(primary_key=True)
-    name: Mapped[str]
-    queues: Mapped[list[Any]]
-    public_key: Mapped[str]
+    name: Mapped[str] = mapped_column(doc="The name that the host will have")
+    queues: Mapped[list[str]] = mapped_column(
+        doc="Patterns of the queues whose attempts the host may run"
+    )
+    public_key: Mapped[str] = mapped_column(info=INTERNAL)
     created_by: Mapped[str]
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime] = mapped_column(index=True)
     used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
-    key_id: Mapped[str | None]  # of the host that used it
+    key_id: Mapped[str | None] = mapped_column(info=INTERNAL)  # of the host that used it
+
+    @property
+    def state(self) -> InvitationState:
+        """Return its state now."""
+        if self.used_at is not None:
+            return InvitationState.used
+        if self.revoked_at is not None:
+            return InvitationState.revoked
+        return InvitationState.open if utcnow() < self.expires_at else InvitationState.expired
 
 
 class MessageNumberRow(Base):

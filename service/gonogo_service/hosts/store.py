@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -10,12 +10,10 @@ from typing import Final
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
-from gonogo_service.hosts.model import HostKeyRow, HostRow, RefusedMessageRow
+from gonogo_service.hosts.model import HostKeyRow, HostRow
 from gonogo_service.kit import audit
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
-from gonogo_service.kit.database.paging import Page
-from gonogo_service.kit.database.records import from_object
 
 ANY: Final = ("*",)
 """The patterns of a host that may run attempts of every queue."""
@@ -41,29 +39,6 @@ class HostKey:
     """Patterns of the queues whose attempts it may run"""
     retired_at: datetime | None = None
     """It checks only what was sealed before."""
-
-
-@dataclass(frozen=True)
-class Host:
-    """A host, and what it sent that was refused."""
-
-    id: str
-    name: str
-    queues: list[str]
-    """Patterns of the queues whose attempts it may run"""
-    key: str | None
-    """The id of its public key; null for a revoked one"""
-    enrolled_at: datetime
-    revoked_at: datetime | None
-    heard_at: datetime | None
-    clock_skew_s: float | None
-    """Seconds by which its clock is ahead of the service's"""
-    clock_at: datetime | None
-    flagged_at: datetime | None
-    """When it last sent something that only a wrong or hostile host sends"""
-    flag_reason: str | None
-    refused: dict[str, int]
-    """Its refused messages, by reason"""
 
 
 def enroll(
@@ -135,7 +110,7 @@ def rotate(
 
 def revoke(
     session: Session, name: str, *, actor: str, reason: str, now: datetime | None = None
-) -> Host | None:
+) -> HostRow | None:
     """Delete a host's keys, so that nothing of it is taken; None if it doesn't exist."""
     row = session.scalar(select(HostRow).where(HostRow.name == name).with_for_update())
     if row is None:
@@ -185,18 +160,15 @@ def heard(
         row.clock_skew_s, row.clock_at = round(clock_skew_s, 3), now
 
 
-def get(session: Session, name: str) -> Host | None:
-    """Return the host of this name; None if it doesn't exist."""
-    row = session.scalar(select(HostRow).where(HostRow.name == name))
-    return None if row is None else _host(session, row)
+def get(session: Session, name: str) -> HostRow | None:
+    """Return the host of this name as it is stored now; None if it doesn't exist."""
+    query = select(HostRow).where(HostRow.name == name)
+    return session.scalar(query.execution_options(populate_existing=True))
 
 
-def list_(session: Session) -> Page[Host]:
+def every(session: Session) -> list[HostRow]:
     """Return all hosts, ordered by name, revoked ones as well."""
-    rows = list(session.scalars(select(HostRow).order_by(HostRow.name)))
-    keys = _keys(session)
-    refused = _refused(session)
-    return Page(tuple(_of_row(row, keys, refused.get(row.name, {})) for row in rows), None)
+    return list(session.scalars(select(HostRow).order_by(HostRow.name)))
 
 
 def flagged(session: Session, since: datetime) -> tuple[tuple[str, datetime, str], ...]:
@@ -207,30 +179,3 @@ def flagged(session: Session, since: datetime) -> tuple[tuple[str, datetime, str
         .order_by(HostRow.flagged_at.desc(), HostRow.name)
     )
     return tuple((name, at, reason or "") for name, at, reason in session.execute(query) if at)
-
-
-def _host(session: Session, row: HostRow) -> Host:
-    return _of_row(row, _keys(session, row.id), _refused(session, row.name).get(row.name, {}))
-
-
-def _of_row(row: HostRow, keys: Mapping[str, str], refused: dict[str, int]) -> Host:
-    return from_object(Host, row, key=keys.get(row.id), refused=refused)
-
-
-def _keys(session: Session, host_id: str | None = None) -> dict[str, str]:
-    """Return the current keys' ids by the host's id."""
-    query = select(HostKeyRow.host_id, HostKeyRow.id).where(HostKeyRow.retired_at.is_(None))
-    if host_id is not None:
-        query = query.where(HostKeyRow.host_id == host_id)
-    return {row.host_id: row.id for row in session.execute(query.order_by(HostKeyRow.created_at))}
-
-
-def _refused(session: Session, name: str | None = None) -> dict[str, dict[str, int]]:
-    """Return the numbers of refused messages by sender and reason."""
-    query = select(RefusedMessageRow).order_by(RefusedMessageRow.reason)
-    if name is not None:
-        query = query.where(RefusedMessageRow.sender == name)
-    counts: dict[str, dict[str, int]] = {}
-    for row in session.scalars(query):
-        counts.setdefault(row.sender, {})[row.reason] = row.count
-    return counts

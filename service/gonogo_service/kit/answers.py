@@ -36,6 +36,11 @@ Filter = Annotated[str | None, Query(max_length=MAX_FILTER)]
 SHAPES = ConfigDict(alias_generator=lambda name: name.removesuffix("_"))
 """How dataclasses look as JSON: `import_`, which can't be a Python name otherwise, is `import`."""
 
+# its items are rows, whose answers have more than their columns
+Page.__pydantic_config__ = ConfigDict(  # type: ignore[attr-defined]
+    revalidate_instances="always", from_attributes=True
+)
+
 
 class Route(APIRoute):
     """A route whose endpoint returns a dataclass or a mapped row: its fields are the answer."""
@@ -49,7 +54,7 @@ class Route(APIRoute):
                 options["response_model"] = rows.answer_of(returned)
             elif shape is Page and parts:
                 options["response_model"] = Page[rows.answer_of(parts[0])]  # type: ignore[misc]
-        if isinstance(shape, type) and is_dataclass(shape):
+        if isinstance(shape, type) and is_dataclass(shape) and shape is not Page:
             shape.__pydantic_config__ = SHAPES  # type: ignore[attr-defined]
         super().__init__(path, endpoint, **options)
 

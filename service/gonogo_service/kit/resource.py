@@ -197,10 +197,12 @@ class Resource(Generic[R]):
         """Return the row of this key, which is in use; None if there is none."""
         if self.by_id and not is_id(key):
             return None
-        row = session.get(self.row, key, with_for_update=lock or None, populate_existing=lock)
-        if row is not None and self._hides_archived and row.archived_at is not None:
-            return None
-        return row
+        query = select(self.row).where(self.key == key)
+        if self._hides_archived:
+            query = query.where(self.row.archived_at.is_(None))
+        if lock:
+            query = query.with_for_update().execution_options(populate_existing=True)
+        return session.scalar(query)
 
     def changeable(self, session: Session, who: Principal, key: str) -> R:
         """Lock the row of this key, and return it. Raises Problem for one that is built in."""

@@ -150,9 +150,7 @@ def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_
         "hosts": "lab-1",
     }
     for noun, key in keys.items():
-        code, listed, _ = gonogo(
-            noun, "list", *([] if noun in ("devices", "hosts") else ["-n", "500"])
-        )
+        code, listed, _ = gonogo(noun, "list", *([] if noun == "devices" else ["-n", "500"]))
         assert (code, key in listed) == (0, True), noun
         record = of(gonogo, noun, "show", key)
         assert key in (record.get("id"), record.get("name"), record.get("device"))
@@ -252,7 +250,7 @@ def test_an_invitation_is_listed_and_taken_back(gonogo: Gonogo) -> None:
     assert "code" not in shown
     assert gonogo("invitations", "revoke", "lab-2", "--reason", "sent to a stranger")[0] == 0
     assert set(listed()) == {"lab-3"}
-    assert {name: invitation["state"] for name, invitation in listed("--all").items()} == {
+    assert {name: invitation["state"] for name, invitation in listed("--state", "any").items()} == {
         "lab-2": "revoked",
         "lab-3": "open",
     }

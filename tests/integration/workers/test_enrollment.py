@@ -226,11 +226,9 @@ def test_a_code_enrolls_one_key_within_its_time(
     revoked = code_of(engine, "lab-3")
     with session(engine) as current:
         (leaked,) = (
-            invitation
-            for invitation in invitations.list_(current, now=utcnow())
-            if invitation.name == "lab-3"
+            invitation for invitation in invitations.list_(current) if invitation.name == "lab-3"
         )
-        invitations.revoke(current, leaked.id, actor="me", reason="leaked", now=utcnow())
+        invitations.revoke(current, leaked, actor="me", reason="leaked")
         current.execute(
             update(InvitationRow)
             .where(InvitationRow.name == "lab-2")
@@ -257,11 +255,10 @@ def test_a_code_enrolls_one_key_within_its_time(
         with pytest.raises(exchange.NoAnswer):
             exchange.hello(client, first, wait_s=1.0)
     with session(engine) as current:
-        assert [host.name for host in hosts.list_(current).items] == ["lab-1"]
-        assert invitations.list_(current, now=utcnow()) == []
+        assert [host.name for host in hosts.every(current)] == ["lab-1"]
+        assert invitations.list_(current) == []
         states = {
-            invitation.id: invitation.state
-            for invitation in invitations.list_(current, now=utcnow(), state=None)
+            invitation.id: invitation.state for invitation in invitations.list_(current, None)
         }
         assert sorted(states.values()) == ["expired", "revoked", "used", "used"]
         for invitation, state in states.items():

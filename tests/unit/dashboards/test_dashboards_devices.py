@@ -14,7 +14,7 @@ from gonogo_dashboards.devices.lines import DeviceLine
 from gonogo_dashboards.overview import days as day_bars
 from gonogo_service.devices.history import Change
 from gonogo_service.devices.periods import Hour, Load
-from gonogo_service.hosts.store import Host
+from gonogo_service.hosts.model import HostRow, RefusedMessageRow
 from gonogo_service.kit.database.states import CanaryOutcome
 
 NOW = datetime(2026, 1, 31, 12, 30, tzinfo=UTC)
@@ -34,11 +34,9 @@ def states(*changes: Change, **options: Any) -> list[tuple[str, float]]:
 
 
 def test_a_device_s_page_tells_its_hosts_clock_and_what_was_refused() -> None:
-    host = Host(
-        id="",
+    host = HostRow(
         name="lab-1",
         queues=["*"],
-        key="k",
         enrolled_at=SINCE,
         revoked_at=None,
         heard_at=NOW,
@@ -46,15 +44,18 @@ def test_a_device_s_page_tells_its_hosts_clock_and_what_was_refused() -> None:
         clock_at=NOW,
         flagged_at=NOW - timedelta(hours=2),
         flag_reason="it spoke for lab-2",
-        refused={"age": 3, "sender": 1},
+        refusals=[
+            RefusedMessageRow(reason=reason, count=count)
+            for reason, count in {"age": 3, "sender": 1}.items()
+        ],
     )
     assert hosts.facts(host, NOW) == [
         ("host's clock", "301.2 s behind the service's"),
         ("refused messages", "age 3, sender 1"),
         ("host flagged", "2 h ago: it spoke for lab-2"),
     ]
-    gone = replace(host, clock_skew_s=4.0, refused={}, flagged_at=None, revoked_at=NOW)
-    assert hosts.facts(gone, NOW) == [
+    host.clock_skew_s, host.refusals, host.flagged_at, host.revoked_at = 4.0, [], None, NOW
+    assert hosts.facts(host, NOW) == [
         ("host's key", "revoked just now"),
         ("host's clock", "4.0 s ahead of the service's"),
     ]

@@ -10,42 +10,16 @@ import typer
 import gonogo.settings
 from gonogo.cli.kit import cells, nouns, show
 from gonogo.cli.kit.client import Client
-from gonogo.cli.kit.groups import group
-from gonogo.cli.kit.nouns import JSON, Noun
+from gonogo.cli.kit.nouns import JSON
 from gonogo.errors import JobError
+from gonogo_service.hosts.noun import HOSTS
 
 if TYPE_CHECKING:
     from gonogo_workers.messages.identity import Identity
 
-HOSTS = Noun(
-    "hosts",
-    {
-        "host": "name",
-        "queues": "queues",
-        "key": lambda host: (host["key"] or "")[:8] or None,
-        "heard": "heard_at",
-        "clock ahead, s": "clock_skew_s",
-        "refused": lambda host: sum(host["refused"].values()) or None,
-        "flagged": "flagged_at",
-        "why": "flag_reason",
-        "enrolled": "enrolled_at",
-        "revoked": "revoked_at",
-    },
-    "a host",
-    is_paged=False,
-)
 HOST = typer.Argument(help="Its name, as devices have it before the slash.")
 
-app = group("Invite, enroll, list and revoke the machines that have devices.")
-
-
-@app.command("list")
-def list_(as_json: bool = JSON) -> None:
-    """List all hosts with their keys, clocks, and refused messages."""
-    nouns.print_list(HOSTS, limit=1, cursor=None, as_json=as_json)
-
-
-nouns.add_show(app, HOSTS, "Show a host, and how many of its messages were refused and why.")
+app = nouns.app_of(HOSTS)
 
 
 @app.command()
