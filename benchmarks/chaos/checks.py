@@ -7,6 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gonogo_service.results.rollups import rebuild
+from gonogo_service.results.rows import (
+    DayRollupRow,
+    JobTallyRow,
+    RolledRow,
+    SeedResultRow,
+    SeedSourceRow,
+)
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
@@ -24,14 +32,6 @@ from gonogo_service.kit.audit import AuditRow
 from gonogo_service.kit.database.engine import reading
 from gonogo_service.kit.database.states import CLOSED_CHUNK, OPEN_ATTEMPT, DeliveryState, JobState
 from gonogo_service.kit.outbox.model import OutboxRow
-from gonogo_service.results.rollups import rebuild
-from gonogo_service.results.rows import (
-    DayRollupRow,
-    JobTallyRow,
-    RolledRow,
-    SeedResultRow,
-    SeedSourceRow,
-)
 from gonogo_service.webhooks.model import DeliveryRow
 
 END_S = 180.0
@@ -184,7 +184,7 @@ def of_webhooks(site: Site, load: Load, result: Result) -> None:
             with reading(site.engine) as current:
                 left = _undelivered(current)
                 unsent = current.scalar(
-                    select(func.count()).select_from(OutboxRow).where(OutboxRow.done_at.is_(None))
+                    select(func.count()).select_from(OutboxRow).where(OutboxRow.due_at.is_not(None))
                 )
             if not left and not unsent:
                 break

@@ -9,9 +9,8 @@ import stored_webhooks
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.states import DeliveryState
 from gonogo_service.people.issuing import issue_token
-from gonogo_service.webhooks import deliveries
 from gonogo_service.webhooks import store as webhooks
-from gonogo_service.webhooks.deliveries import Try
+from gonogo_service.webhooks.model import DeliveryTryRow
 
 
 def test_a_message_is_sent_again_with_a_click_and_a_form_adds_a_webhook(
@@ -26,17 +25,7 @@ def test_a_message_is_sent_again_with_a_click_and_a_form_adds_a_webhook(
             "description": "",
         }
         hook = webhooks.create(session, **fields, secret=None, actor="ada")
-        deliveries.add(
-            session, [hook.id], "job.finished:1", "job.finished", {"type": "job.finished"}
-        )
-        (message,) = deliveries.list_(session, hook.id).items
-        deliveries.tried(
-            session,
-            message.id,
-            Try(utcnow(), 12.5, 500, None, "broken"),
-            state=DeliveryState.failed,
-            again_at=None,
-        )
+        stored_webhooks.store_tried(session, hook.id, DeliveryState.failed, answer="broken")
     page.goto(f"{guarded.url}/login?next=/webhooks")
     page.get_by_label("token").fill(token)
     page.get_by_role("button", name="log in").click()
@@ -61,20 +50,21 @@ def test_a_message_is_sent_again_with_a_click_and_a_form_adds_a_webhook(
     page.get_by_role("link", name="Open the webhook").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("https://ci.example/second")
     with guarded.reading() as session:
-        (again,) = deliveries.list_(session, hook.id).items
+        (again,) = webhooks.list_deliveries(session, hook.id).items
     assert again.state == "waiting"
 
 
 def test_the_page_counts_how_messages_ended_that_were_sent_again(server, page: Page, watch) -> None:
     def attempt(delivery_id: str, delivered: bool) -> None:
         state = DeliveryState.delivered if delivered else DeliveryState.failed
-        answer = Try(utcnow(), 12.5, 200 if delivered else 500)
+        status = 200 if delivered else 500
+        answer = DeliveryTryRow(at=utcnow(), duration_ms=12.5, status=status)
         with server.writing() as session:
-            deliveries.tried(session, delivery_id, answer, state=state, again_at=None)
+            webhooks.tried(session, delivery_id, answer, ended=state)
 
     with server.writing() as session:
         hook_id = stored_webhooks.with_messages(session, 13)
-        messages = [item.id for item in deliveries.list_(session, hook_id).items]
+        messages = [item.id for item in webhooks.list_deliveries(session, hook_id).items]
     for message in messages:
         attempt(message, delivered=False)
     page.goto(f"{server.url}/webhooks/{hook_id}?state=failed")

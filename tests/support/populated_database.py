@@ -20,14 +20,15 @@ import device_month
 import gauge_results
 import nightly_history
 import stored_jobs
+import stored_webhooks
 from api import Api
 from gonogo import urls
 from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.spec.test_spec import TestSpec
 from gonogo_dashboards.pages import make_routes
 from gonogo_service.builds import store as builds
-from gonogo_service.ci import commit_checks, github_answers, incoming
-from gonogo_service.ci.model import IncomingDeliveryRow
+from gonogo_service.ci import answers, commit_checks, incoming
+from gonogo_service.ci.model import AnswerRow, IncomingDeliveryRow
 from gonogo_service.devices import heartbeats
 from gonogo_service.devices import store as devices
 from gonogo_service.flags import store as flags
@@ -40,9 +41,7 @@ from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import DeliveryState, HookSource, IncomingState
 from gonogo_service.suites import runs
-from gonogo_service.webhooks import deliveries
 from gonogo_service.webhooks import store as webhooks
-from gonogo_service.webhooks.deliveries import Try
 from stored_histories import row, world
 from suite_runs import SUITE, conclude, finish
 
@@ -210,19 +209,12 @@ def _messages(house: House, session: Session) -> None:
     )
     for state in (DeliveryState.failed, DeliveryState.delivered, DeliveryState.waiting):
         payload = {"type": "job.finished", "data": {"words": HOSTILE, "long": LONG}}
-        deliveries.add(session, [hook.id], f"job.finished:{new_id()}", "job.finished", payload)
-        newest = deliveries.list_(session, hook.id).items[0]
-        failed = Try(utcnow(), 12.5, 500, None, f"{HOSTILE} is broken")
-        deliveries.tried(
-            session,
-            newest.id,
-            failed,
-            state=state,
-            again_at=utcnow() if state is DeliveryState.waiting else None,
+        newest = stored_webhooks.store_tried(
+            session, hook.id, state, payload=payload, answer=f"{HOSTILE} is broken"
         )
     house.show(
         "/webhooks/{webhook_id}/deliveries/{delivery_id}",
-        urls.webhook_delivery(hook.id, newest.id),
+        urls.webhook_delivery(hook.id, newest),
         hostile=True,
     )
     house.show("/webhooks/{webhook_id}", urls.webhook(hook.id), hostile=True)
@@ -267,9 +259,11 @@ def _answers(session: Session, run: str, base_run: str) -> None:
     for number, rule in enumerate((HOSTILE, LONG, RIGHT_TO_LEFT)):
         delivery = IncomingDeliveryRow(
             id=new_id(),
+            key=new_id(),
+            payload={},
             source="github",
             delivery=new_id(),
-            event="pull_request",
+            topic="pull_request",
             repository=f"lab/{HOSTILE}",
             body=None,
             size=1,
@@ -278,12 +272,12 @@ def _answers(session: Session, run: str, base_run: str) -> None:
             outcome=[],
             tries=1,
             due_at=None,
-            received_at=now,
+            created_at=now,
             ended_at=now,
         )
         session.add(delivery)
         session.flush()
-        commit_checks.add(
+        check = commit_checks.add(
             session,
             {
                 "delivery": delivery.id,
@@ -306,10 +300,11 @@ def _answers(session: Session, run: str, base_run: str) -> None:
                 "occurred_at": now,
             },
         )
-    github_answers.create_missing(session)
-    answered = github_answers.list_(session).items[0].commit_check
+        answers.add(session, check.id)
+    answered = AnswerRow.locked(session, check.id)
+    assert answered is not None
     for _ in range(9):  # then it is given up
-        github_answers.postponed(session, answered, HOSTILE)
+        answered.postpone(HOSTILE)
 
 
 def _gauge(house: House, api: Api) -> None:

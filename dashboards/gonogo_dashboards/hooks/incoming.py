@@ -14,8 +14,7 @@ from gonogo.ci.payloads import without_secrets
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_view import ListView, list_view
 from gonogo_service.ci import commit_checks, incoming
-from gonogo_service.ci.commit_checks import CommitCheck
-from gonogo_service.ci.incoming import IncomingDelivery, RuleOutcome
+from gonogo_service.ci.model import CommitCheckRow, IncomingDeliveryRow, RuleOutcome
 from gonogo_service.kit.database.encoding import decode, timestamp
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import HookSource, IncomingState
@@ -140,10 +139,10 @@ def hook(session: Session, incoming_id: str, now: datetime, *, whole: bool) -> H
 
     whole: with its payload, and with the address that processes it again.
     """
-    stored = incoming.look(session, incoming_id)
-    if stored is None:
+    delivery = incoming.get(session, incoming_id)
+    if delivery is None:
         return None
-    delivery, body = stored
+    body = incoming.body_of(delivery)
     checks = {check.id: check for check in commit_checks.of_delivery(session, incoming_id)}
     links = _runs(session, checks.values())
     payload, payload_words = _payload(body, whole=whole)
@@ -187,7 +186,7 @@ def origins(
     return tuple(dict.fromkeys(lines))
 
 
-def _line(item: IncomingDelivery, now: datetime) -> HookLine:
+def _line(item: IncomingDeliveryRow, now: datetime) -> HookLine:
     state = words.INCOMING[item.state]
     return from_object(
         HookLine,
@@ -207,7 +206,7 @@ def _line(item: IncomingDelivery, now: datetime) -> HookLine:
 
 
 def _runs(
-    session: Session, checks: Iterable[CommitCheck]
+    session: Session, checks: Iterable[CommitCheckRow]
 ) -> dict[str, tuple[str, str, str | None]]:
     """Return run -> state, its words, verdict."""
     runs = dict.fromkeys(
@@ -219,7 +218,7 @@ def _runs(
 
 def _outcome(
     item: RuleOutcome,
-    checks: Mapping[str, CommitCheck],
+    checks: Mapping[str, CommitCheckRow],
     links: Mapping[str, tuple[str, str, str | None]],
 ) -> OutcomeLine:
     started = tuple(
@@ -236,7 +235,7 @@ def _outcome(
 
 
 def _started(
-    commit_check: CommitCheck, links: Mapping[str, tuple[str, str, str | None]]
+    commit_check: CommitCheckRow, links: Mapping[str, tuple[str, str, str | None]]
 ) -> StartedLine:
     def link(run: str | None, build: str | None, sha: str | None) -> RunLink | None:
         if run is None:

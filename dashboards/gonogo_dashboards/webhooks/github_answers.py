@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_view import ListView, list_view
-from gonogo_service.ci import github_answers
-from gonogo_service.ci.github_answers import AnswerDetails
+from gonogo_service.ci import answers as stored
+from gonogo_service.ci.model import AnswerRow
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import AnswerState
@@ -50,13 +50,11 @@ def answers(
     """Return a page of reports to GitHub. Raises gonogo_service.kit.database.paging.BadCursor."""
     state = filters.get("state", "")
     given = {"state": state} if state in set(AnswerState) else {}
-    page = github_answers.list_(
-        session, state=given.get("state"), limit=limit, cursor=cursor or None
-    )
+    page = stored.list_(session, state=given.get("state"), limit=limit, cursor=cursor or None)
     return list_view(page, lambda answer: _answer(answer, now), urls.answers, now, given)
 
 
-def _answer(item: AnswerDetails, now: datetime) -> AnswerLine:
+def _answer(item: AnswerRow, now: datetime) -> AnswerLine:
     state = words.ANSWERS[item.state]
     return from_object(
         AnswerLine,

@@ -17,11 +17,8 @@ from gonogo_dashboards.kit.words import Standing
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import DeliveryState, WebhookState
-from gonogo_service.webhooks import deliveries, replays
-from gonogo_service.webhooks import store as stored
-from gonogo_service.webhooks.deliveries import Delivery, LoggedTry, Try
-from gonogo_service.webhooks.replays import Replays
-from gonogo_service.webhooks.store import Webhook
+from gonogo_service.webhooks import store
+from gonogo_service.webhooks.model import DeliveryRow, DeliveryTryRow, WebhookRow
 
 _RECENT = 50
 """Deliveries among which the newest one that was tried, and those given up, are looked for."""
@@ -128,12 +125,9 @@ class DeliveryView:
 def webhooks(
     session: Session, _: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> ListView:
-    """Return a page of webhooks. Raises gonogo_service.kit.database.paging.BadCursor."""
-    page = stored.list_(session, limit=limit, cursor=cursor or None)
-    waiting = deliveries.waiting(session)
-    return list_view(
-        page, lambda webhook: _webhook(session, webhook, waiting, now), urls.webhooks, now
-    )
+    """Return a page of webhooks. Raises BadCursor."""
+    page = store.list_(session, limit=limit, cursor=cursor or None)
+    return list_view(page, lambda row: _webhook(session, row, now), urls.webhooks, now)
 
 
 def webhook(
@@ -146,21 +140,19 @@ def webhook(
 ) -> WebhookView | None:
     """Return a webhook with its deliveries; None where there is no such webhook.
 
-    Raises gonogo_service.kit.database.paging.BadCursor.
+    Raises BadCursor.
     """
-    subscription = stored.get(session, webhook_id)
-    if subscription is None:
+    row = store.get(session, webhook_id)
+    if row is None:
         return None
     state = filters.get("state", "")
     given = {"state": state} if state in set(DeliveryState) else {}
-    page = deliveries.list_(
-        session, webhook_id, state=given.get("state"), limit=limit, cursor=cursor or None
-    )
-    tries = deliveries.last_tries(session, [item.id for item in page.items])
+    page = store.list_deliveries(session, webhook_id, **given, limit=limit, cursor=cursor or None)
+    tries = store.last_tries(session, [item.id for item in page.items])
     return WebhookView(
-        webhook=_webhook(session, subscription, deliveries.waiting(session), now),
-        sent_again=_sent_again(webhook_id, replays.since(session, webhook_id, now - SENT_AGAIN)),
-        items=tuple(_delivery(item, subscription, now, tries.get(item.id)) for item in page.items),
+        webhook=_webhook(session, row, now),
+        sent_again=_sent_again(session, webhook_id, now),
+        items=tuple(_delivery(item, row, now, tries.get(item.id)) for item in page.items),
         filters=given,
         next=page.next,
         next_url=urls.webhook(webhook_id, given, cursor=page.next) if page.next else None,
@@ -172,78 +164,76 @@ def delivery(
     session: Session, webhook_id: str, delivery_id: str, now: datetime
 ) -> DeliveryView | None:
     """Return a delivery; None where the webhook has no such delivery."""
-    subscription = stored.get(session, webhook_id)
-    whole = None if subscription is None else deliveries.look(session, webhook_id, delivery_id)
-    if subscription is None or whole is None:
+    row = store.get(session, webhook_id)
+    found = store.get_delivery(session, webhook_id, delivery_id)
+    if row is None or found is None:
         return None
     return DeliveryView(
-        webhook=_webhook(session, subscription, deliveries.waiting(session), now),
-        delivery=_delivery(whole, subscription, now),
-        payload=json.dumps(whole.payload, indent=2, ensure_ascii=False),
-        tries=tuple(_try(attempt, now) for attempt in whole.log),
+        webhook=_webhook(session, row, now),
+        delivery=_delivery(found, row, now),
+        payload=json.dumps(found.payload, indent=2, ensure_ascii=False),
+        tries=tuple(_try(attempt, now) for attempt in store.tries(session, delivery_id)),
         at=timestamp(now),
     )
 
 
-def _webhook(
-    session: Session, webhook: Webhook, waiting: Mapping[str, int], now: datetime
-) -> WebhookLine:
-    newest = deliveries.list_(session, webhook.id, limit=_RECENT).items
-    last = deliveries.last_tries(session, [newest[0].id]) if newest else {}
+def _webhook(session: Session, row: WebhookRow, now: datetime) -> WebhookLine:
+    newest = store.list_deliveries(session, row.id, limit=_RECENT).items
+    last = store.last_tries(session, [newest[0].id]) if newest else {}
     tried = next((item for item in newest if item.tries), None)
-    until = webhook.old_secret_until
+    until = row.old_secret_until
     return from_object(
         WebhookLine,
-        webhook,
-        url=urls.webhook(webhook.id),
-        target=webhook.url.split("?")[0],
-        events=tuple(webhook.events),
-        active=webhook.state is WebhookState.active,
-        created_at=timestamp(webhook.created_at),
+        row,
+        url=urls.webhook(row.id),
+        target=row.url.split("?")[0],
+        events=tuple(row.events),
+        active=row.state is WebhookState.active,
+        created_at=timestamp(row.created_at),
         old_secret_until=timestamp(until) if until is not None and until > now else None,
-        waiting=waiting.get(webhook.id, 0),
-        given_up=sum(item.state is DeliveryState.failed for item in newest),
-        given_up_url=urls.webhook(webhook.id, {"state": DeliveryState.failed.value}),
-        last=_delivery(newest[0], webhook, now, last.get(newest[0].id)) if newest else None,
-        standing=_standing(webhook, tried),
-        test=urls.test_webhook(webhook.id),
+        waiting=store.waiting(session, row.id),
+        given_up=sum(item.state == DeliveryState.failed for item in newest),
+        given_up_url=urls.webhook(row.id, {"state": DeliveryState.failed.value}),
+        last=_delivery(newest[0], row, now, last.get(newest[0].id)) if newest else None,
+        standing=_standing(row, tried),
+        test=urls.test_webhook(row.id),
     )
 
 
-def _sent_again(webhook_id: str, counts: Replays) -> SentAgain | None:
-    if not counts.total:
+def _sent_again(session: Session, webhook_id: str, now: datetime) -> SentAgain | None:
+    counts = store.replays(session, webhook_id, now - SENT_AGAIN)
+    if not counts:
         return None
-    parts = [f"{counts.delivered:,} of {counts.total:,} delivered"]
-    if failed := counts.given_up + counts.retried:
+    parts = [f"{counts['delivered']:,} of {counts.total():,} delivered"]
+    if failed := counts["given_up"] + counts["retried"]:
         parts.append(f"{failed:,} failed")
-    if counts.waiting:
-        parts.append(f"{counts.waiting:,} not sent yet")
-    state = {"given_up": DeliveryState.failed, "retried": DeliveryState.waiting}
-    return SentAgain(
-        ", ".join(parts),
-        counts.given_up,
-        counts.retried,
-        **{f"{name}_url": urls.webhook(webhook_id, {"state": state[name].value}) for name in state},
+    if counts["waiting"]:
+        parts.append(f"{counts['waiting']:,} not sent yet")
+    given_up, retried = (
+        urls.webhook(webhook_id, {"state": state.value})
+        for state in (DeliveryState.failed, DeliveryState.waiting)
     )
+    return SentAgain(", ".join(parts), counts["given_up"], counts["retried"], given_up, retried)
 
 
-def _standing(webhook: Webhook, tried: Delivery | None) -> Standing:
-    if webhook.state is not WebhookState.active:
+def _standing(row: WebhookRow, tried: DeliveryRow | None) -> Standing:
+    if row.state is not WebhookState.active:
         return Standing("Disabled", Verdict.not_judged)
     if tried is None:
         return Standing("Active, nothing sent yet", Verdict.inconclusive)
-    if tried.state is DeliveryState.delivered:
+    if tried.state == DeliveryState.delivered:
         return Standing("Active", Verdict.pass_)
     return Standing("Failing", Verdict.fail)
 
 
 def _delivery(
-    item: Delivery, webhook: Webhook, now: datetime, last: Try | None = None
+    item: DeliveryRow, webhook: WebhookRow, now: datetime, last: DeliveryTryRow | None = None
 ) -> DeliveryLine:
-    state = words.DELIVERIES[item.state]
-    if item.state is DeliveryState.waiting and item.tries:
-        state = words.RETRIED
-    active = webhook.state is WebhookState.active
+    retried = item.state == DeliveryState.waiting and item.tries
+    state = words.RETRIED if retried else words.DELIVERIES[item.state]
+    answered = ""
+    if last is not None:
+        answered = (last.error or "") if last.status is None else f"HTTP {last.status}"
     return from_object(
         DeliveryLine,
         item,
@@ -254,16 +244,12 @@ def _delivery(
         age=words.since(item.created_at, now),
         due_at=timestamp(item.due_at),
         due_words=words.until(item.due_at, now),
-        replay=urls.replay(webhook.id, item.id) if active else None,
-        answered=""
-        if last is None
-        else f"HTTP {last.status}"
-        if last.status is not None
-        else last.error or "",
+        replay=urls.replay(webhook.id, item.id) if webhook.state is WebhookState.active else None,
+        answered=answered,
     )
 
 
-def _try(item: LoggedTry, now: datetime) -> TryLine:
+def _try(item: DeliveryTryRow, now: datetime) -> TryLine:
     return from_object(
         TryLine,
         item,

@@ -13,14 +13,11 @@ from gonogo_service.background import bisections as bisection
 from gonogo_service.background import dispatcher, ingest, scheduler
 from gonogo_service.background.assess import Assessor
 from gonogo_service.background.consumer import Consumer, recover
-from gonogo_service.background.delivery import OutboxDelivery
+from gonogo_service.background.deliver import make_deliver
 from gonogo_service.background.reaper import Reaper
 from gonogo_service.background.refusals import Refusals
 from gonogo_service.background.retention import POLL_S, Pruner
 from gonogo_service.background.roles import Role
-from gonogo_service.ci.changed_paths import Paths
-from gonogo_service.ci.github.answering import Answerer, client_of
-from gonogo_service.ci.processor import Processor
 from gonogo_service.kit.background_context import (
     AWAY,
     BackgroundContext,
@@ -28,15 +25,11 @@ from gonogo_service.kit.background_context import (
     open_background_context,
 )
 from gonogo_service.kit.outbox import leases
-from gonogo_service.kit.principals import Keys
 from gonogo_service.operate import schema
-from gonogo_service.webhooks import messages, outbound
-from gonogo_service.webhooks.secrets import Box
 
 SIGNALS_S = 0.5
 """A signal that another thread received is handled within this time."""
 STOP_S = 5.0
-ANSWERS_STOP_S = 1.0
 
 
 def create_background(settings: Settings, stop: threading.Event) -> Background:
@@ -49,21 +42,8 @@ def create_background(settings: Settings, stop: threading.Event) -> Background:
     context = open_background_context(settings, stop)
     refusals = Refusals(context)
     ingest.register(context, refusals)
-    handlers = {
-        type_: partial(outbound.fan_out, type_=type_, url=settings.url) for type_ in messages.TYPES
-    }
     reaper = Reaper(context)
-    closing: list[Callable[[], object]] = []
-    paths, answerer = None, None
-    try:
-        # a client each: they are used in different threads
-        for_paths, for_answers = client_of(settings), client_of(settings)
-        if for_paths is not None and for_answers is not None:
-            paths, answerer = Paths(for_paths), Answerer(context, for_answers)
-            closing += [partial(answerer.close, ANSWERS_STOP_S), paths.close]
-    # everything else must go on; pending answers are sent once the setting is correct
-    except ValueError as problem:
-        log.error("nothing is sent to GitHub or read from it", error=str(problem))
+    deliver = make_deliver(context)
     roles = [
         Role(
             context,
@@ -76,16 +56,10 @@ def create_background(settings: Settings, stop: threading.Event) -> Background:
         Role(context, "assess", Assessor(context).run_once),
         Role(context, "scheduler", partial(scheduler.run_once, context)),
         Role(context, "bisecting", partial(bisection.run_once, context)),
-        Role(context, "delivery", OutboxDelivery(context, handlers).run_once),
-        Role(context, "hooks", Processor(context, paths).run_once),
+        Role(context, "deliver", deliver.run_once, lost=deliver.lost),
         Role(context, f"presence/{context.holder}", refusals.store),
     ]
-    assert settings.secret_key is not None
-    box = Box(Keys(settings.secret_key.get_secret_value()))
-    roles.append(Role(context, "webhooks", outbound.Sender(context, box).run_once))
-    if answerer is not None:
-        roles.append(Role(context, "github", answerer.run_once, lost=answerer.lost))
-    return Background(context, Consumer(context), roles, closing)
+    return Background(context, Consumer(context), roles, [deliver.close])
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from gonogo_service.kit.background_context import BackgroundContext, log
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.states import AttemptState
 from gonogo_service.kit.outbox import leases, outbox
-from gonogo_service.webhooks import deliveries
+from gonogo_service.webhooks import store as webhooks
 from gonogo_workers.queue import BACKGROUND_QUEUE, HEARTBEAT_QUEUE, ORDER, device_key
 
 HOURLY_S = 3600.0
@@ -182,7 +182,7 @@ class Reaper:
 
 _FORGET: tuple[Callable[..., object], ...] = (
     outbox.purge,
-    deliveries.purge,
+    webhooks.purge,
     incoming.purge,
     workers.forget,
     periods.forget,

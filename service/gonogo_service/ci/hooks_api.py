@@ -1,34 +1,36 @@
-"""Incoming webhooks from GitHub and other CI systems.
+"""Incoming webhooks of GitHub and other CI systems, what they started, and the answers to GitHub.
 
-They are verified and stored unchanged. Other endpoints list them with their outcomes, and the
-commits that runs are for.
+Deliveries are verified and stored unchanged; the background handles them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import anyio
 from anyio import to_thread
 from fastapi import Request
-from pydantic import SecretStr
+from pydantic import Field, SecretStr, create_model
 
 from gonogo.ci.events import from_ci
 from gonogo.ci.payloads import without_secrets
-from gonogo_service.ci import commit_checks, signatures
+from gonogo_service.ci import answers, commit_checks
 from gonogo_service.ci import incoming as stored
-from gonogo_service.ci.commit_checks import CommitCheck
-from gonogo_service.ci.incoming import IncomingDelivery
+from gonogo_service.ci.model import AnswerRow, CommitCheckRow, IncomingDeliveryRow
 from gonogo_service.kit import audit, json_bodies
-from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router, require
+from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router, missing, require
 from gonogo_service.kit.database.encoding import decode
 from gonogo_service.kit.database.paging import Page
-from gonogo_service.kit.database.records import from_object
-from gonogo_service.kit.database.states import HookSource, IncomingState
+from gonogo_service.kit.database.states import AnswerState, HookSource, IncomingState
 from gonogo_service.kit.problems import BadField, Problem
+from gonogo_service.kit.rows import extended_answer, values
 from gonogo_service.people.context import Admin, Context, Ctx, Reader
-from gonogo_service.webhooks.signatures import Unverified
+from gonogo_service.webhooks import signing
+from gonogo_service.webhooks.signing import Unverified
 
 router = make_router("hooks")
 ANSWER_WITHIN_S = 0.9
@@ -39,6 +41,36 @@ BODY: dict[str, Any] = {
         "content": {"application/json": {"schema": {"type": "object"}}},
     }
 }
+DELIVERY: Any = extended_answer(
+    IncomingDeliveryRow,
+    "IncomingDelivery",
+    without=("state", "created_at"),
+    event=str,
+    state=IncomingState,
+    reason=str | None,
+    received_at=datetime,
+)
+DETAILS: Any = create_model(
+    "IncomingDeliveryDetails",
+    __base__=DELIVERY,
+    payload=(
+        Any,
+        Field(description="Without secrets; null if it was deleted or is not JSON"),
+    ),
+)
+_OF_CHECK = {"repository": str, "head_sha": str, "event": str, "rule": str}
+_MAYBE_OF_CHECK = {"suite": str | None, "run": str | None, "pull_request": int | None}
+ANSWER: Any = extended_answer(
+    AnswerRow,
+    "AnswerDetails",
+    without=("id", "state", "ended_at"),
+    commit_check=str,
+    state=AnswerState,
+    error=str | None,
+    **_OF_CHECK,
+    **_MAYBE_OF_CHECK,
+    accepted_parts=(list[str], "The parts that GitHub accepted: status, check, comment"),
+)
 
 
 @dataclass(frozen=True)
@@ -48,13 +80,6 @@ class DeliveryAccepted:
     id: str
     new: bool
     """false: this delivery came before, and has no further effect"""
-
-
-@dataclass(frozen=True)
-class IncomingDeliveryDetails(IncomingDelivery):
-    """A delivery with its payload, without secrets; null if it was deleted or is not JSON."""
-
-    payload: Any
 
 
 @router.post(
@@ -69,20 +94,14 @@ async def github(context: Ctx, request: Request) -> DeliveryAccepted:
     The background process handles it. A redelivery changes nothing.
     """
     secrets = _secrets(context.settings.github_webhook_secret, "GONOGO_GITHUB_WEBHOOK_SECRET")
-    try:
-        delivery, event = signatures.identity(
-            request.headers, (signatures.DELIVERY, signatures.EVENT)
-        )
-        signatures.github_form(request.headers)
-    except Unverified as problem:
-        raise _rejected(request, problem) from None
+    with _verifying(request):
+        delivery, event = signing.identity(request.headers, "x-github-delivery", "x-github-event")
+        signing.check_github_form(request.headers)
     if not request.headers.get("content-type", "").startswith("application/json"):
         raise Problem(415, "The webhook's content type must be application/json.", slug="not-json")
     body = await request.body()
-    try:
-        await to_thread.run_sync(signatures.github, secrets, request.headers, body)
-    except Unverified as problem:
-        raise _rejected(request, problem) from None
+    with _verifying(request):
+        await to_thread.run_sync(signing.verify_github, secrets, request.headers, body)
     await to_thread.run_sync(json_bodies.parse, body)
     return await _store(context, HookSource.github, delivery, event, body)
 
@@ -99,27 +118,20 @@ async def ci(context: Ctx, request: Request) -> DeliveryAccepted:
     It must be signed as in Standard Webhooks, with a secret of GONOGO_CI_WEBHOOK_SECRET.
     """
     secrets = _secrets(context.settings.ci_webhook_secret, "GONOGO_CI_WEBHOOK_SECRET")
-    try:
-        (delivery,) = signatures.identity(request.headers, ("webhook-id",))
-        signatures.standard_form(request.headers)
-    except Unverified as problem:
-        raise _rejected(request, problem) from None
+    with _verifying(request):
+        (delivery,) = signing.identity(request.headers, "webhook-id")
+        signing.check_form(request.headers)
     body = await request.body()
-    try:
-        await to_thread.run_sync(signatures.standard, secrets, request.headers, body)
-    except Unverified as problem:
-        raise _rejected(request, problem) from None
-    payload = await to_thread.run_sync(_ci_payload, body)
-    kind = str(payload["type"])[: signatures.MAX_ID]
-    return await _store(
-        context, HookSource.ci, delivery, kind if kind.isprintable() else "unknown", body
-    )
+    with _verifying(request):
+        await to_thread.run_sync(signing.verify, secrets, request.headers, body)
+    payload = await to_thread.run_sync(json_bodies.parse, body)
+    await to_thread.run_sync(from_ci, payload)  # the sender's developer learns what is wrong
+    kind = str(payload["type"])[: signing.MAX_ID]
+    event = kind if kind.isprintable() else "unknown"
+    return await _store(context, HookSource.ci, delivery, event, body)
 
 
-@router.get(
-    "/hooks/deliveries",
-    summary="List incoming webhooks",
-)
+@router.get("/hooks/deliveries", summary="List incoming webhooks", response_model=Page[DELIVERY])
 def list_deliveries(
     context: Ctx,
     _who: Reader,
@@ -129,71 +141,56 @@ def list_deliveries(
     repository: Filter = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Page[IncomingDelivery]:
+) -> Any:
     """List deliveries, newest first, with what each started, or why it started nothing."""
+    filters = {"source": source, "state": state, "event": event, "repository": repository}
     with context.reading() as session:
-        return stored.list_(
-            session,
-            source=source,
-            state=state,
-            event=event,
-            repository=repository,
-            limit=limit,
-            cursor=cursor,
-        )
+        return vars(stored.list_(session, **filters, limit=limit, cursor=cursor))
 
 
 @router.get(
-    "/hooks/deliveries/{incoming_id}",
-    summary="Show an incoming webhook",
+    "/hooks/deliveries/{incoming_id}", summary="Show an incoming webhook", response_model=DETAILS
 )
-def look(context: Ctx, _who: Admin, incoming_id: str) -> IncomingDeliveryDetails:
+def show(context: Ctx, _who: Admin, incoming_id: str) -> Any:
     """Show a delivery with its payload, which may name private repositories.
 
     Payloads are deleted after 30 days.
     """
     with context.reading() as session:
-        result = require(stored.look(session, incoming_id), "delivery", incoming_id)
-    delivery, body = result
-    try:
-        payload = None if body is None else decode(body)
-    except ValueError:
-        payload = None
-    return from_object(IncomingDeliveryDetails, delivery, payload=without_secrets(payload))
+        row = require(stored.get(session, incoming_id), "delivery", incoming_id)
+        body, payload = stored.body_of(row), None
+        with suppress(ValueError):
+            payload = None if body is None else decode(body)
+        return values(DETAILS, row, payload=without_secrets(payload))
 
 
 @router.post(
     "/hooks/deliveries/{incoming_id}:replay",
     status_code=202,
     summary="Process an incoming webhook again",
+    response_model=DELIVERY,
 )
-def replay(context: Ctx, who: Admin, incoming_id: str) -> IncomingDelivery:
+def replay(context: Ctx, who: Admin, incoming_id: str) -> IncomingDeliveryRow:
     """Process a delivery again by the current rules.
 
     A delivery that started something can't be processed again, so that nothing starts twice.
     """
     with context.session() as session:
-        result = require(stored.look(session, incoming_id), "delivery", incoming_id)
-        delivery, body = result
-        if delivery.state is IncomingState.started:
-            raise BadField(
-                "state",
-                delivery.state.value,
-                "has started something already; submit or resubmit that",
-                limit="ignored or failed",
-            )
-        if body is None:
-            raise BadField("payload", None, "was deleted", limit=f"{stored.KEEP_BODIES.days} days")
-        again = stored.again(session, incoming_id)
-        assert again is not None
+        found = IncomingDeliveryRow.locked(session, incoming_id, ended=True)
+        row = require(found, "delivery", incoming_id)
+        if row.state == IncomingState.started:
+            reason = "has started something already; submit or resubmit that"
+            raise BadField("state", row.state, reason, limit="ignored or failed")
+        if row.body is None:
+            limit = f"{stored.KEEP_BODIES.days} days"
+            raise BadField("payload", None, "was deleted", limit=limit)
+        if row.due_at is None:
+            row.repeat()
         audit.record(session, actor=who.actor, action="hook.replayed", subject=incoming_id)
-    return again
+        return row
 
 
-@router.get(
-    "/hooks/commit_checks",
-    summary="List commits that runs are for",
-)
+@router.get("/hooks/commit_checks", summary="List commits that runs are for")
 def list_commit_checks(
     context: Ctx,
     _who: Reader,
@@ -201,34 +198,66 @@ def list_commit_checks(
     run: Filter = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Page[CommitCheck]:
+) -> Page[CommitCheckRow]:
     """List repository, commits, pull request, both runs and the rule, newest first."""
     with context.reading() as session:
-        return commit_checks.list_(
-            session, repository=repository, run=run, limit=limit, cursor=cursor
-        )
+        filters = {"repository": repository, "run": run}
+        return commit_checks.list_(session, **filters, limit=limit, cursor=cursor)
+
+
+@router.get(
+    "/github/answers",
+    summary="List answers to GitHub, newest first",
+    tags=["github"],
+    response_model=Page[ANSWER],
+)
+def list_answers(
+    context: Ctx,
+    _who: Reader,
+    state: AnswerState | None = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Any:
+    """List commit checks with the state of their answers to GitHub."""
+    with context.reading() as session:
+        return vars(answers.list_(session, state=state, limit=limit, cursor=cursor))
+
+
+@router.post(
+    "/github/answers/{commit_check}:again",
+    status_code=202,
+    summary="Send an answer to GitHub again",
+    tags=["github"],
+    response_model=ANSWER,
+)
+def send_again(context: Ctx, who: Admin, commit_check: str) -> AnswerRow:
+    """Send the complete answer as of now, with acknowledged flags and rejudged jobs."""
+    with context.session() as session:
+        row = answers.again(session, commit_check)
+        if row is None:
+            raise missing("answer", commit_check)
+        audit.record(session, actor=who.actor, action="answer.again", subject=commit_check)
+        return row
 
 
 def _secrets(setting: SecretStr | None, name: str) -> list[str]:
-    secrets = signatures.secrets_of(setting)
+    secrets = signing.listed(setting)
     if not secrets:
-        raise Problem(
-            403, f"This service accepts no such deliveries: {name} is not set.", slug="no-secret"
-        )
+        detail = f"This service accepts no such deliveries: {name} is not set."
+        raise Problem(403, detail, slug="no-secret")
     return secrets
 
 
-def _ci_payload(body: bytes) -> Any:
-    payload = json_bodies.parse(body)
-    from_ci(payload)  # the sender's developer learns at once what is wrong
-    return payload
-
-
-def _rejected(request: Request, problem: Unverified) -> Problem:
-    """Return a 401. Raises Problem 429 after too many failures from an address."""
-    state = request.scope["state"]
-    state["limits"].rejected_signature(state["visit"].client)
-    return Problem(401, f"The signature is not valid: {problem}.", slug="signature")
+@contextmanager
+def _verifying(request: Request) -> Iterator[None]:
+    """Turn Unverified into a 401. Raises Problem 429 after too many failures from an address."""
+    try:
+        yield
+    except Unverified as problem:
+        state = request.scope["state"]
+        state["limits"].rejected_signature(state["visit"].client)
+        detail = f"The signature is not valid: {problem}."
+        raise Problem(401, detail, slug="signature") from None
 
 
 async def _store(

@@ -2,70 +2,51 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, UniqueConstraint
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.ext.associationproxy import AssociationProxy, association_proxy
+from sqlalchemy.orm import Mapped, foreign, mapped_column, relationship, remote, synonym
 
 from gonogo_service.kit.database.base import Base
-from gonogo_service.kit.database.columns import IdType
-from gonogo_service.kit.outbox.due_columns import DueColumns, due_index
+from gonogo_service.kit.database.columns import INTERNAL, IdType, JsonType, Stored, WordOf
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.states import HookSource
+from gonogo_service.kit.outbox.model import Backoff, DueWorkRow
 
 
-class AnswerRow(DueColumns, Base):
-    """The state of our report to GitHub about a commit check.
+@dataclass(frozen=True)
+class RuleOutcome:
+    """The work that a rule started for a delivery, or the reason why it started nothing."""
 
-    `sent_digests` maps each part (status, check, comment) to the hash of what GitHub last accepted.
-    `tries` are the failed ones since then.
-    """
-
-    __tablename__ = "github_answers"
-    commit_check: Mapped[str] = mapped_column(
-        "commit_check_id", IdType, ForeignKey("commit_checks.id"), primary_key=True
-    )
-    state: Mapped[str]  # gonogo_service.kit.database.states.AnswerState
-    sent_digests: Mapped[dict[str, Any]] = mapped_column("told")
-    # GitHub's number of our check run
-    check: Mapped[int | None] = mapped_column("check_id", BigInteger)
-    error: Mapped[str | None]
-    created_at: Mapped[datetime]
-    updated_at: Mapped[datetime]
-    __table_args__ = (due_index("github_answers"),)
+    rule: str
+    commit_checks: list[str]
+    started: bool
+    reason: str | None
 
 
-class CommentRow(Base):
-    """Our comment on a pull request; it is edited, so that there is only one."""
-
-    __tablename__ = "github_comments"
-    repository: Mapped[str] = mapped_column(primary_key=True)
-    pull_request: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    comment_id: Mapped[int] = mapped_column(BigInteger)
-    digest: Mapped[str] = mapped_column("told")  # of its text
-    updated_at: Mapped[datetime]
-
-
-class IncomingDeliveryRow(DueColumns, Base):
+class IncomingDeliveryRow(DueWorkRow):
     """An incoming delivery as received; its source and the sender's id make it happen once."""
 
-    __tablename__ = "incoming_deliveries"
-    id: Mapped[str] = mapped_column(IdType, primary_key=True)
-    source: Mapped[str]  # gonogo_service.kit.database.states.HookSource
-    delivery: Mapped[str]  # X-GitHub-Delivery, or webhook-id
-    event: Mapped[str]
+    __mapper_args__: ClassVar[dict[str, Any]] = {"polymorphic_identity": "incoming"}
+    backoff: ClassVar[Backoff] = Backoff.after(5, 60, 300, 1800, 3600, tries=20)
+    source: Mapped[HookSource] = mapped_column(WordOf(HookSource), nullable=True)
+    delivery: Mapped[str] = mapped_column(nullable=True)  # X-GitHub-Delivery, or webhook-id
+    event: Mapped[str] = synonym("topic")
     repository: Mapped[str | None]  # null until it is processed
-    body: Mapped[bytes | None] = mapped_column(LargeBinary)  # zlib; null: deleted after a month
-    size: Mapped[int]  # of the body as received, in bytes
-    state: Mapped[str]
-    reason: Mapped[str | None]
-    outcome: Mapped[list[Any]]  # per matching rule: what it started, or why not
-    received_at: Mapped[datetime]
-    ended_at: Mapped[datetime | None]
-    __table_args__ = (
-        UniqueConstraint("source", "delivery"),
-        due_index("incoming_deliveries"),
-        Index("ix_incoming_deliveries_repository", "repository", "id"),
+    body: Mapped[bytes | None] = mapped_column(
+        LargeBinary, info=INTERNAL
+    )  # zlib; null: deleted after a month
+    size: Mapped[int] = mapped_column(nullable=True)  # of the body as received, in bytes
+    outcome: Mapped[list[RuleOutcome]] = mapped_column(
+        Stored(list[RuleOutcome]), nullable=True, doc="For each matching rule"
     )
+    received_at: Mapped[datetime] = synonym("created_at")
+
+
+Index("ix_due_work_repository", IncomingDeliveryRow.repository, IncomingDeliveryRow.id)
 
 
 class CommitCheckRow(Base):
@@ -76,10 +57,10 @@ class CommitCheckRow(Base):
 
     __tablename__ = "commit_checks"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
-    delivery: Mapped[str] = mapped_column(
-        "delivery_id", IdType, ForeignKey("incoming_deliveries.id")
+    delivery: Mapped[str] = mapped_column("delivery_id", IdType, ForeignKey("due_work.id"))
+    source: Mapped[HookSource] = mapped_column(
+        WordOf(HookSource), doc='"github" or "ci": only the first can be answered at GitHub.'
     )
-    source: Mapped[str]
     event: Mapped[str]
     rule: Mapped[str]
     suite: Mapped[str | None]  # null: the gauges of the rule
@@ -98,7 +79,7 @@ class CommitCheckRow(Base):
     run: Mapped[str | None] = mapped_column("run_id", IdType)
     # The base's run; an earlier delivery may have started it.
     base_run: Mapped[str | None] = mapped_column("base_run_id", IdType)
-    gauges: Mapped[list[Any]]
+    gauges: Mapped[list[str]] = mapped_column(JsonType)
     error: Mapped[str | None]  # why the head's or the base's run is missing
     # By the sender's clock. Of two deliveries about one pull request, the later one counts.
     occurred_at: Mapped[datetime]
@@ -110,3 +91,48 @@ class CommitCheckRow(Base):
         Index("ix_commit_checks_head", "repository", "head_sha"),
         Index("ix_commit_checks_pull_request", "repository", "pull_request", "id"),
     )
+
+
+class AnswerRow(DueWorkRow):
+    """Our report to GitHub about a commit check, which has the same id.
+
+    `tries` are the failed ones since GitHub accepted a part.
+    """
+
+    __mapper_args__: ClassVar[dict[str, Any]] = {"polymorphic_identity": "answer"}
+    backoff: ClassVar[Backoff] = Backoff.after(5, 30, 300, 1800, 3600, 10800, 21600, 43200, tries=9)
+    commit_check: Mapped[str] = synonym("id")
+    # part (status, check, comment) -> hash of what GitHub last accepted
+    sent_digests: Mapped[dict[str, Any]] = synonym("payload")
+    check: Mapped[int | None] = mapped_column("check_id", BigInteger)  # GitHub's check run
+    error: Mapped[str | None] = synonym("reason")
+    updated_at: Mapped[datetime] = mapped_column(nullable=True, onupdate=utcnow)
+    about: Mapped[CommitCheckRow] = relationship(
+        primaryjoin=lambda: foreign(AnswerRow.id) == remote(CommitCheckRow.id),
+        viewonly=True,
+        lazy="joined",
+        innerjoin=True,
+    )
+    repository: AssociationProxy[str] = association_proxy("about", "repository")
+    head_sha: AssociationProxy[str] = association_proxy("about", "head_sha")
+    pull_request: AssociationProxy[int | None] = association_proxy("about", "pull_request")
+    event: AssociationProxy[str] = association_proxy("about", "event")
+    rule: AssociationProxy[str] = association_proxy("about", "rule")
+    suite: AssociationProxy[str | None] = association_proxy("about", "suite")
+    run: AssociationProxy[str | None] = association_proxy("about", "run")
+
+    @property
+    def accepted_parts(self) -> list[str]:
+        """Return the parts that GitHub accepted: status, check, comment."""
+        return sorted(self.sent_digests)
+
+
+class CommentRow(Base):
+    """Our comment on a pull request; it is edited, so that there is only one."""
+
+    __tablename__ = "github_comments"
+    repository: Mapped[str] = mapped_column(primary_key=True)
+    pull_request: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    comment_id: Mapped[int] = mapped_column(BigInteger)
+    digest: Mapped[str] = mapped_column("told")  # of its text
+    updated_at: Mapped[datetime]

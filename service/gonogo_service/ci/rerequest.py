@@ -5,6 +5,7 @@ The same rule, suite and builds run for that commit, and for its base if request
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,15 +16,15 @@ from gonogo.ci.rules import Rule
 from gonogo.settings import Settings
 from gonogo_service.ci import commit_checks, incoming
 from gonogo_service.ci import rules as ci_rules
-from gonogo_service.ci.commit_checks import CommitCheck
-from gonogo_service.ci.incoming import RuleOutcome, WaitingDelivery
+from gonogo_service.ci.model import CommitCheckRow, IncomingDeliveryRow, RuleOutcome
 from gonogo_service.ci.started_runs import Cause, start
 from gonogo_service.gauges import store as gauges
+from gonogo_service.kit.database.states import HookSource
 from gonogo_service.suites import runs
 
 
 def run_again(
-    session: Session, request: Rerequest, waiting: WaitingDelivery, settings: Settings
+    session: Session, request: Rerequest, row: IncomingDeliveryRow, settings: Settings
 ) -> list[RuleOutcome] | CommitEvent | Ignored:
     """Start the requested checks in the caller's transaction.
 
@@ -32,58 +33,40 @@ def run_again(
     """
     app_id = settings.github_app_id
     if app_id is not None and app_id not in request.app:
-        return Ignored(
-            f"the check belongs to the App {request.slug[:100]!r}, which runs it again itself",
-            request.repository,
-        )
-    before = incoming.same_before(session, waiting, request.repository)
+        reason = f"the check belongs to the App {request.slug[:100]!r}, which runs it again itself"
+        return Ignored(reason, request.repository)
     # the signature covers only the body: another delivery ID doesn't make a new request
+    before = incoming.same_before(session, row, request.repository)
     if before is not None:
         return Ignored(f"the same request came before, as delivery {before}", request.repository)
-    commit_checks = [] if app_id is None else _requested(session, request)
-    if commit_checks:
-        return [
-            _start_again(session, commit_check, request, waiting, settings)
-            for commit_check in commit_checks
-        ]
-    no_app = "GONOGO_GITHUB_APP_ID is not set, so GitHub's checks can't be matched to runs here"
-    return request.otherwise or Ignored(
-        no_app if app_id is None else "this check was not created here, or is of another commit",
-        request.repository,
-    )
+    checks = [] if app_id is None else _requested(session, request)
+    if checks:
+        return [_start_again(session, check, request, row, settings) for check in checks]
+    reason = "this check was not created here, or is of another commit"
+    if app_id is None:
+        reason = "GONOGO_GITHUB_APP_ID is not set, so GitHub's checks can't be matched to runs here"
+    return request.otherwise or Ignored(reason, request.repository)
 
 
 def rule_outcome(
-    rule: str, commit_checks: list[CommitCheck], refusal: str | None = None
+    rule: str, checks: Sequence[CommitCheckRow], refusal: str | None = None
 ) -> RuleOutcome:
     """Return what a rule started, or why it started nothing."""
-    errors = [
-        commit_check.error for commit_check in commit_checks if commit_check.error is not None
-    ]
-    started = any(
-        commit_check.run is not None or commit_check.gauges for commit_check in commit_checks
-    )
+    errors = [check.error for check in checks if check.error is not None]
+    started = any(check.run is not None or check.gauges for check in checks)
     reason = refusal or "; ".join(errors) or None
-    return RuleOutcome(rule, [commit_check.id for commit_check in commit_checks], started, reason)
+    return RuleOutcome(rule, [check.id for check in checks], started, reason)
 
 
-def _requested(session: Session, request: Rerequest) -> list[CommitCheck]:
+def _requested(session: Session, request: Rerequest) -> list[CommitCheckRow]:
     """Return the newest requested commit checks per rule, suite, event type and pull request."""
-    newest: dict[tuple[Any, ...], CommitCheck] = {}
+    newest: dict[tuple[Any, ...], CommitCheckRow] = {}
     chosen: tuple[Any, ...] | None = None
-    for commit_check in sorted(
-        commit_checks.of_head(session, request.repository, request.head_sha),
-        key=lambda commit_check: (commit_check.occurred_at, commit_check.id),
-    ):
-        if commit_check.source == "github":
-            key = (
-                commit_check.rule,
-                commit_check.suite,
-                commit_check.event,
-                commit_check.pull_request,
-            )
-            newest[key] = commit_check
-            chosen = key if commit_check.id == request.check else chosen
+    for check in commit_checks.of_head(session, request.repository, request.head_sha):
+        if check.source == HookSource.github:
+            key = (check.rule, check.suite, check.event, check.pull_request)
+            newest[key] = check
+            chosen = key if check.id == request.check else chosen
     if request.check is None:
         return list(newest.values())
     return [] if chosen is None else [newest[chosen]]
@@ -91,54 +74,57 @@ def _requested(session: Session, request: Rerequest) -> list[CommitCheck]:
 
 def _start_again(
     session: Session,
-    commit_check: CommitCheck,
+    check: CommitCheckRow,
     request: Rerequest,
-    waiting: WaitingDelivery,
+    row: IncomingDeliveryRow,
     settings: Settings,
 ) -> RuleOutcome:
-    stored = ci_rules.get(session, commit_check.rule)
+    stored = ci_rules.get(session, check.rule)
     if stored is None:
-        return rule_outcome(commit_check.rule, [], "the rule is no longer in use")
+        return rule_outcome(check.rule, [], "the rule is no longer in use")
     rule = Rule.of(stored.content)
     suites = tuple(
         suite
         for suite in rule.suites
-        if commit_check.suite == (suite if isinstance(suite, str) else suite["name"])
+        if check.suite == (suite if isinstance(suite, str) else suite["name"])
     )
-    narrow = replace(rule, suites=suites, gauges=rule.gauges if commit_check.suite is None else ())
-    refusal = rule.closed(fork=commit_check.fork) or _under_way(session, commit_check)
+    narrow = replace(rule, suites=suites, gauges=rule.gauges if check.suite is None else ())
+    refusal = rule.closed(fork=check.fork) or _under_way(session, check)
     if refusal is None and not narrow.suites and not narrow.gauges:
-        refusal = f"the rule no longer names {commit_check.suite or 'gauges'}"
+        refusal = f"the rule no longer names {check.suite or 'gauges'}"
     if refusal is not None:
         return rule_outcome(rule.name, [], refusal)
+    # occurred_at stays: an old commit that runs again isn't the newest of its pull request
+    same = (
+        "event",
+        "repository",
+        "head_sha",
+        "base_sha",
+        "branch",
+        "pull_request",
+        "fork",
+        "occurred_at",
+        "head_build",
+        "base_build",
+    )
     event = CommitEvent(
-        event=commit_check.event,
-        repository=commit_check.repository,
-        head_sha=commit_check.head_sha,
-        base_sha=commit_check.base_sha,
-        branch=commit_check.branch,
-        pull_request=commit_check.pull_request,
-        fork=commit_check.fork,
-        # unchanged: an old commit that runs again does not become the newest of its pull request
-        occurred_at=commit_check.occurred_at,
-        installation=request.installation or commit_check.installation,
+        **{name: getattr(check, name) for name in same},
+        installation=request.installation or check.installation,
         again=True,
         again_base=request.both,
         rule=rule.name,
-        head_build=commit_check.head_build,
-        base_build=commit_check.base_build,
     )
-    cause = Cause(waiting.id, waiting.source, waiting.received_at, stored.owner)
+    cause = Cause(row.id, HookSource(row.source), row.received_at, stored.owner)
     return rule_outcome(rule.name, start(session, event, narrow, cause, settings))
 
 
-def _under_way(session: Session, commit_check: CommitCheck) -> str | None:
+def _under_way(session: Session, check: CommitCheckRow) -> str | None:
     """Return a refusal if the check is still running, so that a second click changes nothing."""
-    for run_id in (commit_check.run, commit_check.base_run):
+    for run_id in (check.run, check.base_run):
         stored = None if run_id is None else runs.get(session, run_id)
         if stored is not None and not stored[0].state.final:
             return f"it is already running: run {run_id}"
-    for gauge_id in commit_check.gauges:
+    for gauge_id in check.gauges:
         gauge = gauges.get(session, gauge_id)
         if gauge is not None and not gauge.state.final:
             return f"it is already running: gauge {gauge_id}"

@@ -92,7 +92,7 @@ def _cancel_waiting_messages(engine: Engine) -> None:
         current.execute(
             update(OutboxRow)
             .where(OutboxRow.due_at.is_not(None), OutboxRow.topic.not_in(_OWN_WORK))
-            .values(due_at=None, done_at=now, error="canceled: it may have been sent since")
+            .values(due_at=None, ended_at=now, reason="canceled: it may have been sent since")
         )
         current.execute(update(AnswerRow).where(AnswerRow.due_at.is_not(None)).values(due_at=None))
 

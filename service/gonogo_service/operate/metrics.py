@@ -113,9 +113,7 @@ def read(session: Session, *, heartbeat_timeout_s: float, now: datetime | None =
     waiting = {queue for queue, state in chunks if state is ChunkState.waiting}
     oldest = {queue: queue_estimate.oldest(session, queue) for queue in waiting}
     pending, first = session.execute(
-        select(func.count(), func.min(OutboxRow.created_at)).where(
-            OutboxRow.due_at.is_not(None), OutboxRow.done_at.is_(None)
-        )
+        select(func.count(), func.min(OutboxRow.created_at)).where(OutboxRow.due_at.is_not(None))
     ).one()
     deliveries, created, due = session.execute(
         select(func.count(), func.min(DeliveryRow.created_at), func.min(DeliveryRow.due_at)).where(

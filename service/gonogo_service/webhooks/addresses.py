@@ -1,4 +1,4 @@
-"""Allowed addresses of webhooks.
+"""The addresses that webhooks may have.
 
 A name is resolved once and its addresses are checked; the connection goes to a checked address.
 Otherwise a subscription could reach hosts that only this machine can reach (server-side request
@@ -10,59 +10,44 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import urlsplit, urlunsplit
-
-from gonogo_service.kit.problems import BadField
 
 MAX_CHARS = 2000
 Resolve = Callable[[str, int], Sequence[str]]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+_LOCAL = ipaddress.IPv6Network("64:ff9b:1::/48")
+"""Local-use translation (RFC 8215)."""
+_LAST_BITS = tuple(map(ipaddress.IPv6Network, ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96")))
+"""The last 32 bits are an IPv4 address."""
 
 
 class Refused(Exception):
     """The address may not be connected to."""
 
 
-@dataclass(frozen=True)
-class Pinned:
-    """A URL whose host is an IP address, and the name for the certificate and the Host header."""
+class Pinned(NamedTuple):
+    """A URL whose host is an IP address, and the name for the Host header and the certificate."""
 
     url: str
     host: str
     name: str
 
 
-def check(url: str) -> str:
-    """Return the URL if it is absolute http or https, without user and fragment.
-
-    Raises BadField.
-    """
+def problem_of(url: str) -> tuple[str, str] | None:
+    """Return what is wrong with a URL, and what is allowed; None if it may be used."""
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as problem:
-        raise BadField(
-            "url", url, f"is not a URL: {problem}", limit="https://host/path"
-        ) from problem
-    if (
-        len(url) > MAX_CHARS
-        or parts.scheme not in ("http", "https")
-        or not parts.hostname
-        or port == 0
-        or not url.isascii()
-    ):
-        raise BadField(
-            "url",
-            url,
-            "must be an absolute address",
-            limit=f"http:// or https://, at most {MAX_CHARS} characters",
-        )
+        return f"is not a URL: {problem}", "https://host/path"
+    absolute = parts.scheme in ("http", "https") and parts.hostname and port != 0
+    if not absolute or len(url) > MAX_CHARS or not url.isascii():
+        limit = f"http:// or https://, at most {MAX_CHARS} characters"
+        return "must be an absolute address", limit
     if parts.username is not None or parts.password is not None or parts.fragment:
-        raise BadField(
-            "url", url, "must have no user, password or fragment", limit="https://host/path"
-        )
-    return url
+        return "must have no user, password or fragment", "https://host/path"
+    return None
 
 
 def networks(texts: Iterable[str]) -> tuple[Network, ...]:
@@ -72,12 +57,8 @@ def networks(texts: Iterable[str]) -> tuple[Network, ...]:
 
 def resolve(host: str, port: int) -> Sequence[str]:
     """Return the addresses of a name. Raises OSError."""
-    return list(
-        dict.fromkeys(
-            str(socket_address[0])
-            for *_, socket_address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        )
-    )
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 def pin(url: str, allowed: Sequence[Network], resolver: Resolve) -> Pinned:
@@ -87,8 +68,7 @@ def pin(url: str, allowed: Sequence[Network], resolver: Resolve) -> Pinned:
     """
     parts = urlsplit(url)
     host = parts.hostname or ""
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    candidates = resolver(host, port)
+    candidates = resolver(host, parts.port or (443 if parts.scheme == "https" else 80))
     if not candidates:
         raise OSError(f"{host} has no address")
     for candidate in candidates:  # one private address makes the name untrusted
@@ -97,14 +77,10 @@ def pin(url: str, allowed: Sequence[Network], resolver: Resolve) -> Pinned:
                 f"{host} is {candidate}, which is not a public address "
                 "(GONOGO_WEBHOOK_PRIVATE allows networks)"
             )
-    address = candidates[0]
-    literal = f"[{address}]" if ":" in address else address
-    shown = f"[{host}]" if ":" in host else host
-    name = shown if parts.port is None else f"{shown}:{parts.port}"
-    netloc = literal if parts.port is None else f"{literal}:{parts.port}"
-    return Pinned(
-        urlunsplit((parts.scheme, netloc, parts.path or "/", parts.query, "")), name, host
-    )
+    port = "" if parts.port is None else f":{parts.port}"
+    address, name = (f"[{text}]" if ":" in text else text for text in (candidates[0], host))
+    url = urlunsplit((parts.scheme, address + port, parts.path or "/", parts.query, ""))
+    return Pinned(url, name + port, host)
 
 
 def permitted(address: str, allowed: Sequence[Network]) -> bool:
@@ -118,17 +94,12 @@ def permitted(address: str, allowed: Sequence[Network]) -> bool:
     both = [part for part in (value, inner) if part is not None]
     if any(part in network for part in both for network in allowed):
         return True
-    if isinstance(value, ipaddress.IPv6Address) and (value.is_site_local or value in _LOCAL):
-        return False
-    mapped = isinstance(value, ipaddress.IPv6Address) and value.ipv4_mapped is not None
-    checked = [part for part in (None if mapped else value, inner) if part is not None]
-    return all(part.is_global and not part.is_multicast for part in checked)
-
-
-_LOCAL = ipaddress.IPv6Network("64:ff9b:1::/48")
-"""Local-use translation (RFC 8215)."""
-_LAST_BITS = networks(["::/96", "::ffff:0:0:0/96", "64:ff9b::/96"])
-"""The last 32 bits are an IPv4 address."""
+    if isinstance(value, ipaddress.IPv6Address):
+        if value.is_site_local or value in _LOCAL:
+            return False
+        if value.ipv4_mapped is not None:
+            both.remove(value)
+    return all(part.is_global and not part.is_multicast for part in both)
 
 
 def _inner_ipv4(

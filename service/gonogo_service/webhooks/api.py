@@ -3,293 +3,229 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import Field
+from sqlalchemy.orm import Session
 
-from gonogo_service.kit import audit
-from gonogo_service.kit.answers import Cursor, Limit, make_router, missing
+from gonogo_service.kit.answers import Cursor, Limit, missing
 from gonogo_service.kit.database.encoding import timestamp, utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.paging import Page
-from gonogo_service.kit.database.records import from_object
+from gonogo_service.kit.database.records import Documented
 from gonogo_service.kit.database.states import DeliveryState, WebhookState
 from gonogo_service.kit.problems import BadField
-from gonogo_service.kit.strict import Strict
+from gonogo_service.kit.resource import Act, Checked, Resource, undone
+from gonogo_service.kit.rows import extended_answer, values
 from gonogo_service.people.context import Admin, Context, Ctx
-from gonogo_service.webhooks import addresses, deliveries, messages, people, secrets
-from gonogo_service.webhooks import store as stored
-from gonogo_service.webhooks.deliveries import Delivery, DeliveryDetails
-from gonogo_service.webhooks.store import Kind, Webhook
+from gonogo_service.webhooks import addresses, messages, noun, people, store
+from gonogo_service.webhooks.model import DeliveryRow, DeliveryTryRow, WebhookRow
+from gonogo_service.webhooks.noun import WebhookChange, WebhookIn
+from gonogo_service.webhooks.signing import Box, check_secret, new_secret
 
-router = make_router("webhooks")
-
-OLD_SECRET_LIFE = timedelta(hours=24)
-MAX_EVENTS = 20
-
-Event = Literal[
-    "job.finished",
-    "run.finished",
-    "flag.opened",
-    "flag.resolved",
-    "bisection.finished",
-    "device.health_changed",
-    "*",
-]
-Events = Annotated[list[Event], Field(min_length=1, max_length=MAX_EVENTS)]
-Target = Annotated[str, Field(min_length=1, max_length=addresses.MAX_CHARS)]
-Description = Annotated[str, Field(max_length=500)]
-
-
-class WebhookIn(Strict):
-    """A subscription to create."""
-
-    url: Target = Field(
-        description="http(s) address that gets a POST per event; for `message` an apprise URL"
-    )
-    events: Events = Field(description="Types of events; `*` means all")
-    kind: Kind = Field(
-        "standard",
-        description="`standard`: Standard Webhooks, for programs; `message`: a line to people",
-    )
-    secret: str | None = Field(
-        None, max_length=200, description="Your `whsec_...` secret; omitted: a new one"
-    )
-    description: Description = ""
-
-
-class WebhookChange(Strict):
-    """The fields to change; omitted fields stay."""
-
-    url: Target | None = None
-    events: Events | None = None
-    description: Description | None = None
-    state: WebhookState | None = Field(
-        None, description="`disabled` cancels the waiting messages", strict=False
-    )
+WEBHOOKS = Resource(noun.WEBHOOKS, WebhookRow)
+router = WEBHOOKS.router
 
 
 @dataclass(frozen=True)
-class WebhookCreated(Webhook):
-    """A subscription with its secret, which can't be shown again."""
+class EventMessage:
+    """The payload of a message, as it was sent and signed."""
 
-    secret: str | None
+    type: str
+    timestamp: str
+    data: dict[str, Any]
+    """The object as it was then; which fields it has depends on the type (docs/webhooks.md)"""
 
 
-@router.get(
-    "/webhooks",
-    summary="List subscriptions, newest first",
+CREATED = extended_answer(
+    WebhookRow, "WebhookCreated", secret=(str | None, "The secret, which can't be shown again")
 )
-def list_webhooks(
-    context: Ctx, _who: Admin, limit: Limit = 50, cursor: Cursor = None
-) -> Page[Webhook]:
-    """List subscriptions, including disabled ones, without secrets."""
-    with context.reading() as session:
-        return stored.list_(session, limit=limit, cursor=cursor)
-
-
-@router.post(
-    "/webhooks",
-    status_code=201,
-    summary="Create a subscription",
+_STATE: dict[str, Any] = {"without": ("state",), "type": str, "state": DeliveryState}
+DELIVERY = extended_answer(DeliveryRow, "Delivery", **_STATE)
+TRY = extended_answer(DeliveryTryRow, "LoggedTry", without=("delivery_id",))
+DETAILS = extended_answer(
+    DeliveryRow,
+    "DeliveryDetails",
+    **_STATE,
+    payload=Annotated[dict[str, Any], Documented(EventMessage)],
+    log=(list[TRY], "Every try, the first one first"),  # type: ignore[valid-type]
 )
-def subscribe(context: Ctx, who: Admin, body: WebhookIn) -> WebhookCreated:
+
+
+@router.post("/webhooks", status_code=201, summary="Create a subscription", response_model=CREATED)
+def subscribe(context: Ctx, who: Admin, body: WebhookIn) -> Any:
     """Create a subscription.
 
     The answer has the secret that signs the messages; it can't be shown again. The URL of a message
     to people is never shown.
     """
-    if body.kind == "message":
-        if body.secret is not None:
-            raise BadField("secret", "…", "is not used by kind message", limit="kind standard")
-        url, secret = people.check(body.url), None
-    else:
-        url = addresses.check(body.url)
-        secret = secrets.make() if body.secret is None else secrets.check(body.secret)
-    encrypted = _box(context).close(body.url if secret is None else secret)
     with context.session() as session:
-        webhook = stored.create(
-            session,
-            kind=body.kind,
-            url=url,
-            events=list(dict.fromkeys(body.events)),
-            description=body.description,
-            secret=encrypted,
-            actor=who.actor,
-        )
-        detail = {"kind": body.kind, "url": url, "events": webhook.events}
-        audit.record(
-            session, actor=who.actor, action="webhook.created", subject=webhook.id, detail=detail
-        )
-    return from_object(WebhookCreated, webhook, secret=secret)
+        webhook, secret = _create(Act(context, session, who), body)
+    return values(CREATED, webhook, secret=secret)
 
 
-@router.get(
-    "/webhooks/{webhook_id}",
-    summary="Show a subscription",
-)
-def look(context: Ctx, _who: Admin, webhook_id: str) -> Webhook:
-    """Show a subscription without its secret."""
-    with context.reading() as session:
-        return _require(stored.get(session, webhook_id), webhook_id)
+@router.post("/webhooks:validate", summary="Check a subscription")
+def validate(context: Ctx, who: Admin, body: WebhookIn) -> Checked:
+    """Make all checks of `POST /webhooks` without creating a subscription."""
+    with undone(context) as session:
+        _create(Act(context, session, who), body)
+    return Checked(valid=True)
 
 
-@router.patch(
-    "/webhooks/{webhook_id}",
-    summary="Change a subscription",
-)
-def change(context: Ctx, who: Admin, webhook_id: str, body: WebhookChange) -> Webhook:
+def _create(act: Act, body: WebhookIn) -> tuple[WebhookRow, str | None]:
+    """Store a subscription; return it and its secret."""
+    url, secret = _checked(body.kind, body.url), None
+    if body.kind == "standard":
+        secret = new_secret() if body.secret is None else check_secret(body.secret)
+    elif body.secret is not None:
+        raise BadField("secret", "…", "is not used by kind message", limit="kind standard")
+    webhook = store.create(
+        act.session,
+        kind=body.kind,
+        url=url,
+        events=list(dict.fromkeys(body.events)),
+        description=body.description,
+        secret=_box(act.context).close(secret or body.url),
+        actor=act.who.actor,
+    )
+    detail = {"kind": body.kind, "url": url, "events": webhook.events}
+    act.audit("webhook.created", webhook.id, detail)
+    return webhook, secret
+
+
+def _checked(kind: str, url: str) -> str:
+    """Return the part of an address that may be shown. Raises BadField for a wrong one."""
+    problem = (people if kind == "message" else addresses).problem_of(url)
+    if problem is not None:
+        raise BadField("url", "…" if kind == "message" else url, problem[0], limit=problem[1])
+    return people.shown(url) if kind == "message" else url
+
+
+@router.patch("/webhooks/{webhook_id}", summary="Change a subscription")
+def change(context: Ctx, who: Admin, webhook_id: str, body: WebhookChange) -> WebhookRow:
     """Change any of url, events, description, state."""
-    fields = {
-        name: value
-        for name, value in body.model_dump(mode="json", exclude_unset=True).items()
-        if value is not None
-    }
+    given = body.model_dump(mode="json", exclude_unset=True)
+    fields = {name: value for name, value in given.items() if value is not None}
     if not fields:
-        raise BadField(
-            "body", {}, "nothing to change", limit="any of url, events, description, state"
-        )
+        limit = "any of url, events, description, state"
+        raise BadField("body", {}, "nothing to change", limit=limit)
     with context.session() as session:
-        before = _require(stored.get(session, webhook_id), webhook_id)
+        before = WEBHOOKS.require(session, who, webhook_id)
         hidden: dict[str, Any] = {}
-        if body.url is not None and before.kind == "message":
-            fields["url"] = people.check(body.url)
-            hidden["secret"] = _box(context).close(body.url)
-        elif body.url is not None:
-            addresses.check(body.url)
+        if body.url is not None:
+            fields["url"] = _checked(before.kind, body.url)
+            if before.kind == "message":
+                hidden["secret"] = _box(context).close(body.url)
         if body.state is not None:
             disabled = body.state is WebhookState.disabled
-            hidden["reason"] = f"disabled by {who.actor}" if disabled else None
-        after = _require(stored.change(session, webhook_id, fields | hidden), webhook_id)
-        audit.record(
-            session, actor=who.actor, action="webhook.changed", subject=webhook_id, detail=fields
-        )
+            hidden |= {"reason": f"disabled by {who.actor}" if disabled else None}
+        after = store.change(session, webhook_id, fields | hidden)
+        assert after is not None
+        Act(context, session, who).audit("webhook.changed", webhook_id, fields)
     return after
 
 
-@router.delete(
-    "/webhooks/{webhook_id}",
-    summary="Delete a subscription",
-)
-def unsubscribe(context: Ctx, who: Admin, webhook_id: str) -> Webhook:
+@WEBHOOKS.on_remove
+def remove(act: Act, webhook: WebhookRow) -> dict[str, Any]:
     """Delete a subscription with its deliveries and their log."""
-    with context.session() as session:
-        deleted = _require(stored.delete(session, webhook_id), webhook_id)
-        audit.record(
-            session,
-            actor=who.actor,
-            action="webhook.deleted",
-            subject=webhook_id,
-            detail={"url": deleted.url},
-        )
-    return deleted
+    store.remove(act.session, webhook)
+    return {"url": webhook.url}
 
 
-@router.post(
-    "/webhooks/{webhook_id}:rotate",
-    summary="Create a new secret",
-)
-def rotate(context: Ctx, who: Admin, webhook_id: str) -> WebhookCreated:
+@router.post("/webhooks/{webhook_id}:rotate", summary="Create a new secret", response_model=CREATED)
+def rotate(context: Ctx, who: Admin, webhook_id: str) -> Any:
     """Create a new secret; for a day both secrets sign, so that the receiver can switch."""
-    secret = secrets.make()
+    secret = new_secret()
     with context.session() as session:
-        before = stored.signing(session, webhook_id)
-        if before is None:
-            raise missing("webhook", webhook_id)
+        before = WEBHOOKS.require(session, who, webhook_id)
         if before.kind != "standard":
             raise BadField("kind", before.kind, "signs nothing", limit="standard")
-        values = {
-            "secret": _box(context).close(secret),
-            "old_secret": before.secret,
-            "old_secret_until": utcnow() + OLD_SECRET_LIFE,
-        }
-        after = _require(stored.change(session, webhook_id, values), webhook_id)
-        audit.record(session, actor=who.actor, action="webhook.rotated", subject=webhook_id)
-    return from_object(WebhookCreated, after, secret=secret)
+        after = store.rotate(session, before, _box(context).close(secret))
+        Act(context, session, who).audit("webhook.rotated", webhook_id)
+    return values(CREATED, after, secret=secret)
 
 
 @router.post(
     "/webhooks/{webhook_id}:test",
     status_code=202,
     summary="Send a test message",
+    response_model=DELIVERY,
 )
-def test(context: Ctx, who: Admin, webhook_id: str) -> Delivery:
+def test(context: Ctx, who: Admin, webhook_id: str) -> DeliveryRow:
     """Send a message of type `webhook.test`, which is delivered like any other."""
     number = new_id()
-    message = {
-        "type": messages.TEST,
-        "timestamp": timestamp(utcnow()),
-        "data": {"id": number, "version": 1, "sent_by": who.actor},
-    }
+    data = {"id": number, "version": 1, "sent_by": who.actor}
+    message = {"type": messages.TEST, "timestamp": timestamp(utcnow()), "data": data}
     with context.session() as session:
-        webhook = _require(stored.get(session, webhook_id), webhook_id)
-        if webhook.state is not WebhookState.active:
-            raise BadField(
-                "state", webhook.state.value, "gets no messages", limit="an active subscription"
-            )
-        deliveries.add(session, [webhook_id], f"{messages.TEST}:{number}", messages.TEST, message)
-        (sent,) = deliveries.list_(session, webhook_id, limit=1).items
-        audit.record(session, actor=who.actor, action="webhook.tested", subject=webhook_id)
-    return sent
+        _require_active(session, who, webhook_id)
+        event = f"{messages.TEST}:{number}"
+        (sent,) = store.send(session, [webhook_id], event, messages.TEST, message)
+        Act(context, session, who).audit("webhook.tested", webhook_id)
+        return session.get_one(DeliveryRow, sent)
 
 
 @router.get(
     "/webhooks/{webhook_id}/deliveries",
     summary="List deliveries, newest first",
+    response_model=Page[DELIVERY],  # type: ignore[valid-type]
 )
 def list_deliveries(
     context: Ctx,
-    _who: Admin,
+    who: Admin,
     webhook_id: str,
     state: DeliveryState | None = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Page[Delivery]:
+) -> Any:
     """List sent, waiting and failed deliveries."""
     with context.reading() as session:
-        _require(stored.get(session, webhook_id), webhook_id)
-        return deliveries.list_(session, webhook_id, state=state, limit=limit, cursor=cursor)
+        WEBHOOKS.require(session, who, webhook_id)
+        page = store.list_deliveries(session, webhook_id, state=state, limit=limit, cursor=cursor)
+        return vars(page)
 
 
 @router.get(
     "/webhooks/{webhook_id}/deliveries/{delivery_id}",
     summary="Show a delivery",
+    response_model=DETAILS,
 )
-def show_delivery(context: Ctx, _who: Admin, webhook_id: str, delivery_id: str) -> DeliveryDetails:
+def show_delivery(context: Ctx, _who: Admin, webhook_id: str, delivery_id: str) -> Any:
     """Show a delivery with its payload and every try."""
     with context.reading() as session:
-        delivery = deliveries.look(session, webhook_id, delivery_id)
-    if delivery is None:
-        raise missing("delivery", delivery_id)
-    return delivery
+        row = _delivery(session, webhook_id, delivery_id)
+        return values(DETAILS, row, log=store.tries(session, delivery_id))
 
 
 @router.post(
     "/webhooks/{webhook_id}/deliveries/{delivery_id}:replay",
     status_code=202,
     summary="Send a delivery again",
+    response_model=DELIVERY,
 )
-def replay(context: Ctx, who: Admin, webhook_id: str, delivery_id: str) -> Delivery:
+def replay(context: Ctx, who: Admin, webhook_id: str, delivery_id: str) -> DeliveryRow:
     """Send a delivery again with the same `webhook-id`, so that receivers can detect repeats."""
     with context.session() as session:
-        webhook = _require(stored.get(session, webhook_id), webhook_id)
-        if webhook.state is not WebhookState.active:
-            raise BadField(
-                "state", webhook.state.value, "gets no messages", limit="an active subscription"
-            )
-        again = deliveries.replay(session, webhook_id, delivery_id)
-        if again is None:
-            raise missing("delivery", delivery_id)
-        audit.record(session, actor=who.actor, action="delivery.replayed", subject=delivery_id)
-    return again
+        _require_active(session, who, webhook_id)
+        row = _delivery(session, webhook_id, delivery_id, locked=True)
+        row.repeat()
+        Act(context, session, who).audit(store.REPLAYED, delivery_id)
+        return row
 
 
-def _require(webhook: Webhook | None, webhook_id: str) -> Webhook:
-    if webhook is None:
-        raise missing("webhook", webhook_id)
-    return webhook
+def _require_active(session: Session, who: Admin, webhook_id: str) -> None:
+    webhook = WEBHOOKS.require(session, who, webhook_id)
+    if webhook.state is not WebhookState.active:
+        state = webhook.state.value
+        raise BadField("state", state, "gets no messages", limit="an active subscription")
 
 
-def _box(context: Context) -> secrets.Box:
-    return secrets.Box(context.keys)
+def _delivery(
+    session: Session, webhook_id: str, delivery_id: str, *, locked: bool = False
+) -> DeliveryRow:
+    row = store.get_delivery(session, webhook_id, delivery_id, locked=locked)
+    if row is None:
+        raise missing("delivery", delivery_id)
+    return row
+
+
+def _box(context: Context) -> Box:
+    return Box(context.keys)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
@@ -21,48 +21,96 @@ from gonogo_service.jobs import store as jobs
 from gonogo_service.kit.database.encoding import decode, encode, timestamp, utcnow
 from gonogo_service.suites import runs
 
-TYPES = (
-    "job.finished",
-    "run.finished",
-    "flag.opened",
-    "flag.resolved",
-    "bisection.finished",
-    "device.health_changed",
-)
 TEST = "webhook.test"
-
-_JOB_FIELDS = (
-    "id", "version", "state", "verdict", "error", "kernel", "test_key", "build", "branch",
-    "target", "labels", "commit", "total", "done", "counts", "outcomes", "red", "hollow",
-    "created_at", "finished_at",
-)  # fmt: skip
-_RUN_FIELDS = (
-    "id", "version", "suite", "schedule", "due_at", "state", "verdict", "builds", "labels",
-    "commit", "jobs", "seeds", "red", "hollow", "created_at", "finished_at",
-)  # fmt: skip
-_FLAG_FIELDS = (
-    "id", "version", "kind", "state", "kernel", "test_key", "build", "branch", "arch", "board",
-    "owner", "reason", "first_job", "last_job", "opened_at", "updated_at",
-)  # fmt: skip
-_BISECTION_FIELDS = (
-    "id", "version", "state", "conclusion", "words", "error", "test_key", "signal", "builds",
-    "runs", "findings", "created_at", "finished_at",
-)  # fmt: skip
-_DEVICE_FIELDS = (
-    "id",
-    "version",
-    "device",
-    "host",
-    "arch",
-    "board",
-    "health",
-    "reason",
-    "drained",
-    "health_at",
-)
+Data = Mapping[str, Any]
 
 
-def event_of(type_: str, reference: Mapping[str, Any]) -> str:
+class Noun(NamedTuple):
+    """How a noun is told: the reader of its object, the address of its page, and its fields."""
+
+    get: Callable[[Session, str], Any]
+    page: Callable[[str], str]
+    fields: str
+    more: Callable[[Any], Data] = lambda _: {}
+    """Further fields, computed from the object."""
+
+
+def _run(session: Session, run_id: str) -> Any:
+    stored = runs.get(session, run_id)
+    return None if stored is None else stored[0]
+
+
+NOUNS: Mapping[str, Noun] = {
+    "job": Noun(
+        jobs.get,
+        urls.job,
+        "id version state verdict error kernel test_key build branch target labels commit total"
+        " done counts outcomes red hollow created_at finished_at",
+        lambda job: {"diagnosis": job.diagnosis_words},
+    ),
+    "run": Noun(
+        _run,
+        urls.run,
+        "id version suite schedule due_at state verdict builds labels commit jobs seeds red hollow"
+        " created_at finished_at",
+    ),
+    "flag": Noun(
+        flags.get,
+        urls.flag,
+        "id version kind state kernel test_key build branch arch board owner reason first_job"
+        " last_job opened_at updated_at",
+        lambda flag: {
+            "sentence": flag.diagnosis or flag.evidence.get("sentence"),
+            "check": flag.evidence.get("check"),
+        },
+    ),
+    "bisection": Noun(
+        bisections.get,
+        urls.bisection,
+        "id version state conclusion words error test_key signal builds runs findings created_at"
+        " finished_at",
+    ),
+    "device": Noun(
+        devices.look,
+        urls.device,
+        "id version device host arch board health reason drained health_at",
+    ),
+}
+
+
+def _flag_line(data: Data, word: str) -> str:
+    sentence = _if(": ", data.get("sentence"))
+    return f"flag {data['kind']} {word} for {data['kernel']} on {data['build']}{sentence}"
+
+
+def _if(before: str, text: object, after: str = "") -> str:
+    return f"{before}{text}{after}" if text else ""
+
+
+LINES: Mapping[str, Callable[[Data], str]] = {
+    "job.finished": lambda data: (
+        f"{data['kernel']} on {data['build']}: {data['verdict'] or data['state']}"
+        f"{_if(': ', data.get('diagnosis'))}"
+    ),
+    "run.finished": lambda data: (
+        f"suite {data['suite']['name']} on {', '.join(data['builds'])}: "
+        f"{data['verdict'] or data['state']}"
+    ),
+    "flag.opened": lambda data: _flag_line(data, "opened"),
+    "flag.resolved": lambda data: _flag_line(data, "resolved"),
+    "bisection.finished": lambda data: (
+        f"bisection of {data['builds'][0]} to {data['builds'][-1]}: "
+        f"{data['words'] or data['state']}"
+    ),
+    "device.health_changed": lambda data: (
+        f"device {data['device']} is {data['health']}{_if(' (', data.get('reason'), ')')}"
+    ),
+}
+"""Type of event -> its line, without the address."""
+TYPES = tuple(LINES)
+
+
+def event_of(type_: str, reference: Data) -> str:
     """Return the event's name from its type, object and version.
 
     `reference` is the payload of the outbox message. The name is the same whenever the message is
@@ -71,116 +119,34 @@ def event_of(type_: str, reference: Mapping[str, Any]) -> str:
     return f"{type_}:{json.dumps(reference, sort_keys=True, separators=(',', ':'))}"
 
 
-def payload(
-    session: Session, type_: str, reference: Mapping[str, Any], base_url: str | None
-) -> dict[str, Any]:
+def payload(session: Session, type_: str, reference: Data, base_url: str | None) -> dict[str, Any]:
     """Return the message of an event: {"type", "timestamp", "data"}.
 
     `data` is the object as it is now, or `reference` if the object is gone.
     """
-    describe = _DESCRIBERS.get(type_)
-    data = None if describe is None else describe(session, reference, (base_url or "").rstrip("/"))
-    return {
-        "type": type_,
-        "timestamp": timestamp(utcnow()),
-        "data": dict(reference) if data is None else decode(encode(data)),
-    }
+    name = type_.partition(".")[0]
+    noun = NOUNS[name]
+    found = noun.get(session, str(reference[name]))
+    data = dict(reference)
+    if found is not None:
+        data = {field: getattr(found, field) for field in noun.fields.split()}
+        data |= {**noun.more(found), "url": (base_url or "").rstrip("/") + noun.page(found.id)}
+    return {"type": type_, "timestamp": timestamp(utcnow()), "data": decode(encode(data))}
 
 
-def sentence(message: Mapping[str, Any]) -> str:
+def sentence(message: Data) -> str:
     """Return the message as one line of text: its type alone if its object is gone."""
-    data = message["data"]
-    where = f" {data['url']}" if data.get("url") else ""
-    match message["type"]:
-        case "job.finished" if "kernel" in data:  # else the object was deleted meanwhile
-            diagnosis = f": {data['diagnosis']}" if data.get("diagnosis") else ""
-            result = data["verdict"] or data["state"]
-            return f"{data['kernel']} on {data['build']}: {result}{diagnosis}{where}"
-        case "run.finished" if "suite" in data:
-            result = data["verdict"] or data["state"]
-            return f"suite {data['suite']['name']} on {', '.join(data['builds'])}: {result}{where}"
-        case "flag.opened" | "flag.resolved" as type_ if "kind" in data:
-            word = "opened" if type_ == "flag.opened" else "resolved"
-            text = f": {data['sentence']}" if data.get("sentence") else ""
-            return (
-                f"flag {data['kind']} {word} for {data['kernel']} on {data['build']}{text}{where}"
-            )
-        case "bisection.finished" if "builds" in data:
-            first, last = data["builds"][0], data["builds"][-1]
-            return f"bisection of {first} to {last}: {data['words'] or data['state']}{where}"
-        case "device.health_changed" if "health" in data:
-            why = f" ({data['reason']})" if data.get("reason") else ""
-            return f"device {data['device']} is {data['health']}{why}{where}"
-        case type_:
-            return f"{type_}{where}"
+    type_, data = message["type"], message["data"]
+    try:
+        line = LINES[type_](data)
+    except KeyError:  # a test, or the object was deleted meanwhile
+        line = type_
+    return line + _if(" ", data.get("url"))
 
 
-def for_people(message: Mapping[str, Any]) -> str:
+def for_people(message: Data) -> str:
     """Return the line for people, in which an invisible space follows each "@" and "<".
 
     So user text can't notify a channel or a person.
     """
     return re.sub("[@<]", "\\g<0>\u200b", " ".join(sentence(message).split()))
-
-
-def _job(session: Session, reference: Mapping[str, Any], base: str) -> dict[str, Any] | None:
-    job = jobs.get(session, str(reference["job"]))
-    if job is None:
-        return None
-    return {
-        **{name: getattr(job, name) for name in _JOB_FIELDS},
-        "diagnosis": job.diagnosis_words,
-        "url": base + urls.job(job.id),
-    }
-
-
-def _run(session: Session, reference: Mapping[str, Any], base: str) -> dict[str, Any] | None:
-    stored = runs.get(session, str(reference["run"]))
-    if stored is None:
-        return None
-    run, _ = stored
-    return {**{name: getattr(run, name) for name in _RUN_FIELDS}, "url": base + urls.run(run.id)}
-
-
-def _flag(session: Session, reference: Mapping[str, Any], base: str) -> dict[str, Any] | None:
-    flag = flags.get(session, str(reference["flag"]))
-    if flag is None:
-        return None
-    evidence = flag.evidence
-    return {
-        **{name: getattr(flag, name) for name in _FLAG_FIELDS},
-        "sentence": evidence.get("diagnosis") or evidence.get("sentence"),
-        "check": evidence.get("check"),
-        "url": base + urls.flag(flag.id),
-    }
-
-
-def _bisection(session: Session, reference: Mapping[str, Any], base: str) -> dict[str, Any] | None:
-    bisection = bisections.get(session, str(reference["bisection"]))
-    if bisection is None:
-        return None
-    return {
-        **{name: getattr(bisection, name) for name in _BISECTION_FIELDS},
-        "url": base + urls.bisection(bisection.id),
-    }
-
-
-def _device(session: Session, reference: Mapping[str, Any], base: str) -> dict[str, Any] | None:
-    device = devices.look(session, str(reference["device"]))
-    if device is None:
-        return None
-    return {
-        **{name: getattr(device, name) for name in _DEVICE_FIELDS},
-        "url": base + urls.device(device.id),
-    }
-
-
-Describe = Callable[[Session, Mapping[str, Any], str], dict[str, Any] | None]
-_DESCRIBERS: dict[str, Describe] = {
-    "job.finished": _job,
-    "run.finished": _run,
-    "flag.opened": _flag,
-    "flag.resolved": _flag,
-    "bisection.finished": _bisection,
-    "device.health_changed": _device,
-}

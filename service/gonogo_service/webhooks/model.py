@@ -1,16 +1,21 @@
-"""Webhooks, deliveries and their tries."""
+"""Webhooks: subscriptions to events, the messages to them, and every try to send one."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar, Literal
 
-from sqlalchemy import ForeignKey, Index, UniqueConstraint
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy import ForeignKey, Index, Text
+from sqlalchemy.orm import Mapped, mapped_column, synonym
 
 from gonogo_service.kit.database.base import Base
-from gonogo_service.kit.database.columns import IdType
-from gonogo_service.kit.outbox.due_columns import DueColumns, due_index
+from gonogo_service.kit.database.columns import SECRET, IdType, JsonType, WordOf
+from gonogo_service.kit.database.states import WebhookState
+from gonogo_service.kit.outbox.model import Backoff, DueWorkRow
+
+Kind = Literal["standard", "message"]
+"""For programs, as Standard Webhooks specifies; a line to people."""
+MAX_ANSWER_CHARS = 1000
 
 
 class WebhookRow(Base):
@@ -22,14 +27,17 @@ class WebhookRow(Base):
 
     __tablename__ = "webhooks"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
-    kind: Mapped[str]
-    url: Mapped[str] = mapped_column("target")
-    events: Mapped[list[Any]]
+    kind: Mapped[Kind] = mapped_column(Text)
+    url: Mapped[str] = mapped_column(
+        "target",
+        doc="An http(s) address; for `message` the beginning of the apprise URL, which is a secret",
+    )
+    events: Mapped[list[str]] = mapped_column(JsonType)
     description: Mapped[str]
-    secret: Mapped[str | None]
-    old_secret: Mapped[str | None]
+    secret: Mapped[str | None] = mapped_column(info=SECRET)
+    old_secret: Mapped[str | None] = mapped_column(info=SECRET)
     old_secret_until: Mapped[datetime | None] = mapped_column("old_until")
-    state: Mapped[str]
+    state: Mapped[WebhookState] = mapped_column(WordOf(WebhookState))
     reason: Mapped[str | None]
     created_by: Mapped[str]
     created_at: Mapped[datetime]
@@ -37,26 +45,20 @@ class WebhookRow(Base):
     version: Mapped[int]
 
 
-class DeliveryRow(DueColumns, Base):
-    """One message to one subscription.
+class DeliveryRow(DueWorkRow):
+    """A message to a subscription; its `id` is the header `webhook-id` of every try."""
 
-    Its id is the `webhook-id` of every try, so that a receiver recognizes repetitions.
-    """
-
-    __tablename__ = "webhook_deliveries"
-    id: Mapped[str] = mapped_column(IdType, primary_key=True)
-    webhook_id: Mapped[str] = mapped_column(IdType, ForeignKey("webhooks.id", ondelete="CASCADE"))
-    event: Mapped[str]  # identifies the event: type, object and version; once per subscription
-    type: Mapped[str]
-    payload: Mapped[dict[str, Any]]
-    state: Mapped[str]
-    created_at: Mapped[datetime]
-    ended_at: Mapped[datetime | None]
-    __table_args__ = (
-        UniqueConstraint("webhook_id", "event"),
-        due_index("webhook_deliveries"),
-        Index("ix_webhook_deliveries_webhook", "webhook_id", "id"),
+    __mapper_args__: ClassVar[dict[str, Any]] = {"polymorphic_identity": "delivery"}
+    backoff: ClassVar[Backoff] = Backoff.after(
+        5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400, tries=10, jitter=0.1
     )
+    webhook: Mapped[str | None] = mapped_column(
+        "webhook_id", IdType, ForeignKey("webhooks.id", ondelete="CASCADE")
+    )
+    type: Mapped[str] = synonym("topic")
+
+
+Index("ix_due_work_webhook", DeliveryRow.webhook, DeliveryRow.id)
 
 
 class DeliveryTryRow(Base):
@@ -64,11 +66,11 @@ class DeliveryTryRow(Base):
 
     __tablename__ = "webhook_tries"
     delivery_id: Mapped[str] = mapped_column(
-        IdType, ForeignKey("webhook_deliveries.id", ondelete="CASCADE"), primary_key=True
+        IdType, ForeignKey("due_work.id", ondelete="CASCADE"), primary_key=True
     )
-    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)  # the first is 1
     at: Mapped[datetime]
     status: Mapped[int | None]
     error: Mapped[str | None]
-    answer: Mapped[str | None]
+    answer: Mapped[str | None]  # its beginning
     duration_ms: Mapped[float]

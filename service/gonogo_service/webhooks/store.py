@@ -1,70 +1,40 @@
-"""Webhook subscriptions: their events, targets and secrets.
-
-Secrets are encrypted; this module never sees their plain text.
-"""
+"""The SQL of webhooks: subscriptions, their messages, the log of tries, and how replays ended."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from functools import partial
-from typing import Any, Literal, TypeVar
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, delete, func, select, update
+from sqlalchemy.orm import Session, defer
 
-from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.kit.database.ids import is_id, new_id
+from gonogo_service.kit.audit import AuditRow
+from gonogo_service.kit.database.encoding import storable, utcnow
+from gonogo_service.kit.database.ids import floor, is_id, new_id
 from gonogo_service.kit.database.paging import Page, newest_first
-from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import DeliveryState, WebhookState
-from gonogo_service.webhooks import deliveries
-from gonogo_service.webhooks.model import DeliveryRow, WebhookRow
+from gonogo_service.kit.outbox.model import DueWorkRow
+from gonogo_service.webhooks.model import MAX_ANSWER_CHARS, DeliveryRow, DeliveryTryRow, WebhookRow
 
-Kind = Literal["standard", "message"]
-
-
-@dataclass(frozen=True)
-class Webhook:
-    """A subscription without its secrets."""
-
-    id: str
-    kind: Kind
-    url: str
-    """An http(s) address; for `message` the beginning of the apprise URL, which is a secret"""
-    events: list[str]
-    description: str
-    state: WebhookState
-    reason: str | None
-    created_by: str
-    created_at: datetime
-    updated_at: datetime
-    old_secret_until: datetime | None
-    version: int
-
-
-@dataclass(frozen=True)
-class SigningWebhook(Webhook):
-    """A subscription with its secrets, as ciphertext."""
-
-    secret: str | None
-    old_secret: str | None
-
-
-AnyWebhook = TypeVar("AnyWebhook", bound=Webhook)
+KEEP, OLD_SECRET_LIFE = timedelta(days=30), timedelta(hours=24)
+REPLAYED = "delivery.replayed"
+"""The audit log's action for a message that is sent again."""
+MAX_REPLAYS = 1000
+"""Replayed messages that are counted: the newest ones."""
 
 
 def create(
     session: Session,
     *,
-    kind: Kind,
+    kind: str,
     url: str,
     events: Sequence[str],
     description: str,
     secret: str | None,
     actor: str,
-) -> Webhook:
+) -> WebhookRow:
     """Store a new, active subscription."""
     now = utcnow()
     row = WebhookRow(
@@ -82,60 +52,49 @@ def create(
     )
     session.add(row)
     session.flush()
-    return _webhook(Webhook, row)
+    return row
 
 
-def get(session: Session, webhook_id: str) -> Webhook | None:
+def get(session: Session, webhook_id: str, *, locked: bool = False) -> WebhookRow | None:
     """Return a subscription, or None."""
-    row = session.get(WebhookRow, webhook_id) if is_id(webhook_id) else None
-    return None if row is None else _webhook(Webhook, row)
+    if not is_id(webhook_id):
+        return None
+    return session.get(WebhookRow, webhook_id, with_for_update=locked, populate_existing=locked)
 
 
-def signing(session: Session, webhook_id: str) -> SigningWebhook | None:
-    """Return a subscription with its secrets, or None."""
-    row = session.get(WebhookRow, webhook_id) if is_id(webhook_id) else None
-    return None if row is None else _webhook(SigningWebhook, row)
-
-
-def list_(session: Session, *, limit: int = 50, cursor: str | None = None) -> Page[Webhook]:
+def list_(session: Session, *, limit: int = 50, cursor: str | None = None) -> Page[WebhookRow]:
     """Return subscriptions, newest first. Raises BadCursor."""
-    shape = partial(_webhook, Webhook)
     return newest_first(
-        session, select(WebhookRow), WebhookRow.id, shape, limit=limit, cursor=cursor
+        session, select(WebhookRow), WebhookRow.id, lambda row: row, limit=limit, cursor=cursor
     )
 
 
-def subscribed(session: Session, type_: str) -> list[Webhook]:
+def subscribed(session: Session, type_: str) -> list[WebhookRow]:
     """Return the active subscriptions to a type of event ("*" subscribes to every type)."""
-    rows = session.scalars(
-        select(WebhookRow)
-        .where(WebhookRow.state == WebhookState.active.value)
-        .order_by(WebhookRow.id)
+    active = (
+        select(WebhookRow).where(WebhookRow.state == WebhookState.active).order_by(WebhookRow.id)
     )
-    return [_webhook(Webhook, row) for row in rows if type_ in row.events or "*" in row.events]
+    return [row for row in session.scalars(active) if type_ in row.events or "*" in row.events]
 
 
 def failing(session: Session) -> list[str]:
     """Return the active subscriptions whose newest message that was tried has not arrived."""
-    sent = DeliveryRow
-    newest = select(sent.state).where(sent.webhook_id == WebhookRow.id, sent.tries > 0)
-    last = newest.order_by(sent.id.desc()).limit(1).correlate(WebhookRow).scalar_subquery()
-    active = WebhookRow.state == WebhookState.active.value
-    query = select(WebhookRow.id).where(active, last != DeliveryState.delivered.value)
+    newest = select(DeliveryRow.state).where(
+        DeliveryRow.webhook == WebhookRow.id, DeliveryRow.tries > 0
+    )
+    last = newest.order_by(DeliveryRow.id.desc()).limit(1).correlate(WebhookRow).scalar_subquery()
+    query = select(WebhookRow.id).where(
+        WebhookRow.state == WebhookState.active, last != DeliveryState.delivered.value
+    )
     return list(session.scalars(query.order_by(WebhookRow.id)))
 
 
-def change(session: Session, webhook_id: str, fields: Mapping[str, Any]) -> Webhook | None:
+def change(session: Session, webhook_id: str, fields: Mapping[str, Any]) -> WebhookRow | None:
     """Change fields of a subscription; None if it doesn't exist.
 
-    The fields: url, events, description, state, reason, secret, old_secret, old_secret_until.
     Disabling a subscription cancels its waiting deliveries.
     """
-    row = (
-        session.get(WebhookRow, webhook_id, with_for_update=True, populate_existing=True)
-        if is_id(webhook_id)
-        else None
-    )
+    row = get(session, webhook_id, locked=True)
     if row is None:
         return None
     for name, value in fields.items():
@@ -144,7 +103,7 @@ def change(session: Session, webhook_id: str, fields: Mapping[str, Any]) -> Webh
     row.version += 1
     if row.state == WebhookState.disabled:
         waiting = update(DeliveryRow).where(
-            DeliveryRow.webhook_id == row.id, DeliveryRow.state == DeliveryState.waiting.value
+            DeliveryRow.webhook == row.id, DeliveryRow.state == DeliveryState.waiting.value
         )
         session.execute(
             waiting.values(
@@ -152,20 +111,196 @@ def change(session: Session, webhook_id: str, fields: Mapping[str, Any]) -> Webh
             )
         )
     session.flush()
-    return _webhook(Webhook, row)
+    return row
 
 
-def delete(session: Session, webhook_id: str) -> Webhook | None:
-    """Delete a subscription and its deliveries; None if it doesn't exist."""
-    row = session.get(WebhookRow, webhook_id) if is_id(webhook_id) else None
+def rotate(session: Session, row: WebhookRow, secret: str) -> WebhookRow:
+    """Sign with a new secret; for a day the old one signs, too."""
+    values = {
+        "secret": secret,
+        "old_secret": row.secret,
+        "old_secret_until": utcnow() + OLD_SECRET_LIFE,
+    }
+    return change(session, row.id, values) or row
+
+
+def remove(session: Session, row: WebhookRow) -> None:
+    """Delete a subscription and its deliveries."""
+    _forget(session, DeliveryRow.webhook == row.id)
+    session.delete(row)
+
+
+def send(
+    session: Session,
+    webhook_ids: Iterable[str],
+    event: str,
+    type_: str,
+    payload: dict[str, Any],
+    *,
+    now: datetime | None = None,
+) -> list[str]:
+    """Store a message for each subscription that has none for this event yet; return the ids."""
+    rows = [
+        {
+            "webhook_id": webhook_id,
+            "key": f"{webhook_id} {event}",
+            "topic": type_,
+            "payload": payload,
+        }
+        for webhook_id in webhook_ids
+    ]
+    return DeliveryRow.add(session, rows, now=now)
+
+
+def due(
+    session: Session, busy: Collection[str] = (), *, now: datetime | None = None, limit: int = 200
+) -> dict[str, list[str]]:
+    """Return subscription -> its messages to send now, the longest due first.
+
+    The `busy` subscriptions are left out: their messages may outnumber all others.
+    """
+    by_webhook: dict[str, list[str]] = {}
+    query = DeliveryRow.due(now=now, limit=limit).where(DeliveryRow.webhook.not_in(busy))
+    for webhook_id, delivery_id in session.execute(
+        query.with_only_columns(DeliveryRow.webhook, DeliveryRow.id)
+    ):
+        by_webhook.setdefault(webhook_id, []).append(delivery_id)
+    return by_webhook
+
+
+def tried(
+    session: Session,
+    delivery_id: str,
+    outcome: DeliveryTryRow,
+    *,
+    ended: DeliveryState | None = None,
+    at_least: timedelta | None = None,
+) -> DeliveryRow | None:
+    """Log a try that `ended` a message; None: it failed, and is repeated or given up.
+
+    Returns None if the subscription was deleted meanwhile.
+    """
+    row = DeliveryRow.locked(session, delivery_id, ended=True)
     if row is None:
         return None
-    deleted = _webhook(Webhook, row)
-    deliveries.forget(session, DeliveryRow.webhook_id == row.id)
-    session.delete(row)
+    if ended is DeliveryState.delivered or (ended is not None and row.due_at is not None):
+        row.finish(ended.value, now=outcome.at)
+    elif row.due_at is not None:
+        row.postpone(outcome.error, now=outcome.at, at_least=at_least)
+    else:  # it was canceled meanwhile, and stays so
+        row.tries += 1
+    outcome.delivery_id, outcome.number = row.id, row.tries
+    outcome.error = storable(outcome.error)
+    outcome.answer = (storable(outcome.answer) or "")[:MAX_ANSWER_CHARS] or None
+    session.add(outcome)
     session.flush()
-    return deleted
+    return row
 
 
-def _webhook(shape: type[AnyWebhook], row: WebhookRow) -> AnyWebhook:
-    return from_object(shape, row, state=WebhookState(row.state))
+def list_deliveries(
+    session: Session,
+    webhook_id: str,
+    *,
+    state: str | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
+) -> Page[DeliveryRow]:
+    """Return a subscription's deliveries, newest first, without payloads. Raises BadCursor."""
+    return newest_first(
+        session,
+        select(DeliveryRow).options(defer(DeliveryRow.payload)),
+        DeliveryRow.id,
+        lambda row: row,
+        limit=limit,
+        cursor=cursor,
+        filters={DeliveryRow.webhook: webhook_id, DeliveryRow.state: state},
+    )
+
+
+def get_delivery(
+    session: Session, webhook_id: str, delivery_id: str, *, locked: bool = False
+) -> DeliveryRow | None:
+    """Return a delivery; None if the subscription doesn't have it."""
+    if locked:
+        row = DeliveryRow.locked(session, delivery_id, ended=True)
+    else:
+        row = session.get(DeliveryRow, delivery_id) if is_id(delivery_id) else None
+    return row if row is not None and row.webhook == webhook_id else None
+
+
+def tries(session: Session, delivery_id: str) -> Sequence[DeliveryTryRow]:
+    """Return every try of a delivery, the first one first."""
+    query = (
+        select(DeliveryTryRow)
+        .where(DeliveryTryRow.delivery_id == delivery_id)
+        .order_by(DeliveryTryRow.number)
+    )
+    return session.scalars(query).all()
+
+
+def last_tries(session: Session, delivery_ids: Collection[str]) -> dict[str, DeliveryTryRow]:
+    """Return the last try of each of these messages; those that were never tried are left out."""
+    newest = (
+        select(DeliveryTryRow.delivery_id, func.max(DeliveryTryRow.number).label("number"))
+        .where(DeliveryTryRow.delivery_id.in_(list(delivery_ids)))
+        .group_by(DeliveryTryRow.delivery_id)
+        .subquery()
+    )
+    same = (newest.c.delivery_id == DeliveryTryRow.delivery_id) & (
+        newest.c.number == DeliveryTryRow.number
+    )
+    return {
+        row.delivery_id: row for row in session.scalars(select(DeliveryTryRow).join(newest, same))
+    }
+
+
+def waiting(session: Session, webhook_id: str) -> int:
+    """Return the number of a subscription's waiting messages."""
+    where = (DeliveryRow.webhook == webhook_id, DeliveryRow.due_at.is_not(None))
+    return session.scalar(select(func.count()).select_from(DeliveryRow).where(*where)) or 0
+
+
+def replays(session: Session, webhook_id: str, since: datetime) -> Counter[str]:
+    """Count the messages of a webhook that were sent again since a moment, by how they ended.
+
+    The keys: delivered, given_up, retried (a try failed), waiting (not tried since). A message that
+    was sent again twice counts once, as it ended last.
+    """
+    at = func.max(AuditRow.at)
+    query = (
+        select(AuditRow.subject, at)
+        .where(AuditRow.id >= floor(since), AuditRow.action == REPLAYED)
+        .group_by(AuditRow.subject)
+        .order_by(at.desc())
+        .limit(MAX_REPLAYS)
+    )
+    times = {str(subject): moment for subject, moment in session.execute(query)}
+    states = select(DeliveryRow.id, DeliveryRow.state).where(
+        DeliveryRow.id.in_(list(times)), DeliveryRow.webhook == webhook_id
+    )
+    rows = session.execute(states).all() if times else []
+    last = last_tries(session, [delivery_id for delivery_id, _ in rows])
+    counts: Counter[str] = Counter()
+    for delivery_id, state in rows:
+        if state == DeliveryState.waiting:
+            tried_since = delivery_id in last and last[delivery_id].at >= times[delivery_id]
+            counts["retried" if tried_since else "waiting"] += 1
+        else:
+            counts["delivered" if state == DeliveryState.delivered else "given_up"] += 1
+    return counts
+
+
+def purge(session: Session, *, now: datetime | None = None) -> int:
+    """Delete deliveries that ended long ago; return their number."""
+    return _forget(session, DeliveryRow.ended_at < (now or utcnow()) - KEEP)
+
+
+def _forget(session: Session, which: ColumnElement[bool]) -> int:
+    """Delete deliveries and their tries (SQLite doesn't cascade here); return their number."""
+    ids = select(DeliveryRow.id).where(which)
+    for statement in (
+        delete(DeliveryTryRow).where(DeliveryTryRow.delivery_id.in_(ids)),
+        delete(DueWorkRow).where(DueWorkRow.id.in_(ids)),
+    ):
+        deleted = session.execute(statement.execution_options(synchronize_session=False))
+    return int(getattr(deleted, "rowcount", 0))

@@ -16,6 +16,7 @@ from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
 
 import stored_jobs
+import stored_webhooks
 from api import in_process
 from database_params import BOTH
 from gonogo_dashboards.devices import lines as device_lines
@@ -35,9 +36,7 @@ from gonogo_service.results import tallies
 from gonogo_service.results.batch import Batch
 from gonogo_service.suites import runs
 from gonogo_service.tests import recent_days
-from gonogo_service.webhooks import deliveries
 from gonogo_service.webhooks import store as webhooks
-from gonogo_service.webhooks.deliveries import Try
 from suite_runs import conclude
 
 
@@ -251,10 +250,7 @@ def test_the_page_and_its_twin_say_the_same_in_a_bounded_number_of_statements(
             night(current, a=True, b=False)
             hook = {"kind": "standard", "url": "https://ci", "events": ["*"], "description": ""}
             failing = webhooks.create(current, **hook, secret=None, actor="ada").id
-            deliveries.add(current, [failing], "1", "job.finished", {})
-            (sent,) = deliveries.list_(current, failing).items
-            refused = Try(utcnow(), 1.0, 500)
-            deliveries.tried(current, sent.id, refused, state=DeliveryState.failed, again_at=None)
+            stored_webhooks.store_tried(current, failing, DeliveryState.failed)
             webhooks.create(current, **hook, secret=None, actor="ada")
         statements: list[str] = []
         event.listen(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,11 @@ from sqlalchemy.orm import Session
 
 from api import SECRET, Api, in_process
 from github import APP, REPOSITORY, TOKEN, GitHubServer, Scripted
-from gonogo_service.ci import commit_checks, github_answers
-from gonogo_service.ci.commit_checks import CommitCheck
-from gonogo_service.ci.github import reading, report
-from gonogo_service.ci.github.answering import Answerer, client_of
-from gonogo_service.ci.model import IncomingDeliveryRow
+from gonogo_service.background.deliver import Deliver, alone, events
+from gonogo_service.ci import answers, commit_checks, report
+from gonogo_service.ci.answering import Answerer
+from gonogo_service.ci.github import client_of
+from gonogo_service.ci.model import AnswerRow, CommitCheckRow, IncomingDeliveryRow
 from gonogo_service.kit.background_context import open_background_context
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
@@ -65,7 +64,7 @@ def api(request: pytest.FixtureRequest) -> Iterator[Api]:
 
 
 @pytest.fixture
-def answerer(api: Api, server: GitHubServer) -> Iterator[Answerer]:
+def answerer(api: Api, server: GitHubServer) -> Iterator[Deliver]:
     yield from answering_for(
         api,
         server,
@@ -75,7 +74,7 @@ def answerer(api: Api, server: GitHubServer) -> Iterator[Answerer]:
     )
 
 
-def answering_for(api: Api, server: GitHubServer, **who: Any) -> Iterator[Answerer]:
+def answering_for(api: Api, server: GitHubServer, **who: Any) -> Iterator[Deliver]:
     keys = {
         "broker_url": "redis://127.0.0.1:1/0",
         "secret_key": SecretStr(SECRET),
@@ -85,9 +84,10 @@ def answering_for(api: Api, server: GitHubServer, **who: Any) -> Iterator[Answer
     )
     client = client_of(core.settings)
     assert client is not None
-    answerer = Answerer(core, client)
-    yield answerer
-    answerer.close(10)
+    answering = alone(AnswerRow, answers.due, Answerer(core, client).handle)
+    told = {"run.finished": lambda session, about: answers.run_ended(session, about["run"])}
+    yield Deliver(core, [events(core, told), answering], [client])
+    client.close()
     core.close()
 
 
@@ -104,9 +104,11 @@ def commit_check(
     now = utcnow()
     delivery = IncomingDeliveryRow(
         id=new_id(),
+        key=new_id(),
+        topic="pull_request",
+        payload={},
         source="github",
         delivery=new_id(),
-        event="pull_request",
         repository=REPOSITORY,
         body=None,
         size=1,
@@ -115,7 +117,7 @@ def commit_check(
         outcome=[],
         tries=1,
         due_at=None,
-        received_at=now,
+        created_at=now,
         ended_at=now,
     )
     session.add(delivery)
@@ -140,15 +142,10 @@ def commit_check(
         "error": None,
         "occurred_at": now,
     }
-    return commit_checks.add(session, {**values, **changes}).id
-
-
-def subject_fields(check: CommitCheck) -> dict[str, Any]:
-    return {
-        field.name: getattr(check, field.name)
-        for field in fields(check)
-        if field.name not in {"id", "created_at"}
-    }
+    check = commit_checks.add(session, {**values, **changes})
+    if check.source == "github":
+        answers.add(session, check.id)
+    return check.id
 
 
 def end(api: Api, run: str, *, wrong: bool = False) -> None:
@@ -161,22 +158,23 @@ def end(api: Api, run: str, *, wrong: bool = False) -> None:
         conclude(session)
 
 
-def tell(answerer: Answerer) -> None:
-    """Send every answer that is due now."""
-    answerer.run_once()
-    answerer.join(WAIT_S)
+def tell(answerer: Deliver) -> None:
+    """Send every answer that is due now, also because a run has ended."""
+    for _ in range(2):
+        answerer.run_once()
+        answerer.join(WAIT_S)
 
 
-def state(api: Api, commit_check_id: str) -> github_answers.Answer:
+def state(api: Api, commit_check_id: str) -> AnswerRow:
     with api.context.reading() as session:
-        answer = github_answers.get(session, commit_check_id)
+        answer = answers.get(session, commit_check_id)
     assert answer is not None
     return answer
 
 
 @pytest.mark.parametrize("api", ["sqlite", "postgres"], indirect=True)
 def test_a_pull_request_gets_a_status_a_check_and_one_comment_that_names_the_new_hollow_pass(
-    api: Api, server: GitHubServer, answerer: Answerer
+    api: Api, server: GitHubServer, answerer: Deliver
 ) -> None:
     context = "gonogo/kernels/nightly (pull_request)"
     head, base = start(api, "tt-train-2025"), start(api, "correct")
@@ -217,7 +215,7 @@ def test_a_pull_request_gets_a_status_a_check_and_one_comment_that_names_the_new
     better = start(api, "correct")  # the next commit is right: the comment is written anew
     with api.context.session() as session:
         second = commit_check(session, better, base, NEXT)
-        again = github_answers.again(session, first)
+        again = answers.again(session, first)
     assert again is not None
     end(api, better)
     tell(answerer)
@@ -232,7 +230,7 @@ def test_a_pull_request_gets_a_status_a_check_and_one_comment_that_names_the_new
 
 
 def test_an_answer_that_is_lost_on_its_way_makes_nothing_twice(
-    api: Api, server: GitHubServer, answerer: Answerer
+    api: Api, server: GitHubServer, answerer: Deliver
 ) -> None:
     head, base = start(api, "tt-train-2025"), start(api, "correct")
     end(api, head, wrong=True)
@@ -266,7 +264,7 @@ def test_an_answer_that_is_lost_on_its_way_makes_nothing_twice(
 
 
 def test_a_limit_is_no_failure_and_what_github_refuses_is_given_up_at_last(
-    api: Api, server: GitHubServer, answerer: Answerer
+    api: Api, server: GitHubServer, answerer: Deliver
 ) -> None:
     with api.context.session() as session:
         first = commit_check(session, None, None, error="no build is registered for this commit")
@@ -290,8 +288,8 @@ def test_a_limit_is_no_failure_and_what_github_refuses_is_given_up_at_last(
         with api.context.session() as session:
             first_check = commit_checks.get(session, first)
             assert first_check is not None
-            commit_checks.add(session, {**subject_fields(first_check), "run": run, "error": None})
-        clock.shift(timedelta(seconds=61))
+            first_check.run, first_check.error = run, None
+            answers.add(session, first)
         tell(answerer)
         assert server.statuses[-1]["state"] == "pending"
         end(api, run)
@@ -324,19 +322,19 @@ def test_a_limit_is_no_failure_and_what_github_refuses_is_given_up_at_last(
 
 
 def test_a_report_that_can_t_be_written_stalls_no_other(
-    api: Api, server: GitHubServer, answerer: Answerer, monkeypatch: pytest.MonkeyPatch
+    api: Api, server: GitHubServer, answerer: Deliver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with api.context.session() as session:
         bad = commit_check(session, None, None, error="no build is registered for this commit")
         good = commit_check(session, None, None, error="no build", pull_request=None)
-    real_read = reading.read
+    real_read = report.read
 
-    def read_or_fail(session: Session, check: CommitCheck, url: str | None) -> Any:
+    def read_or_fail(session: Session, check: CommitCheckRow, url: str | None) -> Any:
         if check.id == bad:
             raise KeyError("a bug")
         return real_read(session, check, url)
 
-    monkeypatch.setattr(reading, "read", read_or_fail)
+    monkeypatch.setattr(report, "read", read_or_fail)
     tell(answerer)
     assert (state(api, good).state, state(api, good).tries) == ("told", 0)
     assert (state(api, bad).state, state(api, bad).tries) == ("waiting", 1)
@@ -351,10 +349,6 @@ def test_a_token_alone_makes_no_checks_and_of_two_that_ask_the_same_the_later_co
         first = commit_check(session, head, base)
         other = commit_check(session, head, base, event="push", pull_request=None)
         foreign = commit_check(session, head, base, source="ci")
-    with api.context.session() as session:
-        # a token that is set two days later answers nothing about the past
-        assert not github_answers.any_missing(session, now=utcnow() + timedelta(days=2))
-        assert github_answers.create_missing(session, now=utcnow() + timedelta(days=2)) == 0
     for answerer in answering_for(api, server, github_token=SecretStr(TOKEN)):
         tell(answerer)
         with api.context.session() as session:
@@ -368,7 +362,7 @@ def test_a_token_alone_makes_no_checks_and_of_two_that_ask_the_same_the_later_co
         "told",
     ]
     with api.context.reading() as session:
-        assert github_answers.get(session, foreign) is None
+        assert answers.get(session, foreign) is None
     statuses = {
         "gonogo/kernels/nightly (pull_request)": "success",
         "gonogo/kernels/nightly (push)": "success",

@@ -17,9 +17,9 @@ from pydantic import SecretStr
 
 from api import JOB, SECRET, Api
 from github import APP, TOKEN, GitHubServer
-from gonogo_service.ci.github import report
-from gonogo_service.ci.github.answering import POLL_GAUGES, Answerer, client_of
-from gonogo_service.ci.processor import Processor
+from gonogo_service.background.deliver import Deliver, make_deliver
+from gonogo_service.ci import report
+from gonogo_service.ci.answering import POLL_GAUGES
 from gonogo_service.kit.background_context import open_background_context
 from gonogo_service.kit.database.encoding import utcnow
 from hook_payloads import BEFORE, HEAD, NEXT, check_run, check_suite, deliver, pull_request, push
@@ -33,22 +33,20 @@ WHO: dict[str, Any] = {"github_token": SecretStr(TOKEN)}
 
 @dataclass
 class Circle:
-    """A service, a GitHub server, and the processor and the answerer between them."""
+    """A service, a GitHub server, and the background's loop between them."""
 
     api: Api
     github: GitHubServer
-    worker: Processor
-    answerer: Answerer
+    loop: Deliver
 
     def deliver(self, event: str, payload: dict[str, Any]) -> None:
         assert deliver(self.api.client, event, payload).status_code == 202
 
     def go(self) -> None:
-        """Process deliveries and send answers, then do both again for the lookups at GitHub."""
-        for _ in range(2):
-            self.worker.run_once()
-            self.answerer.run_once()
-            self.answerer.join(WAIT_S)
+        """Process deliveries and send answers, also for the lookups at GitHub."""
+        for _ in range(4):
+            self.loop.run_once()
+            self.loop.join(WAIT_S)
 
     def end(self, *wrong: str) -> None:
         """End every run, then `go`."""
@@ -82,11 +80,9 @@ def circle_of(api: Api, server: GitHubServer, **who: Any) -> Iterator[Circle]:
         api.settings.model_copy(update={**keys, "github_url": server.url, **(who or WHO)}),
         threading.Event(),
     )
-    client = client_of(core.settings)
-    assert client is not None
-    answerer = Answerer(core, client)
-    yield Circle(emptied(api), server, Processor(core), answerer)
-    answerer.close(10)
+    loop = make_deliver(core)
+    yield Circle(emptied(api), server, loop)
+    loop.close()
     core.close()
 
 
@@ -305,7 +301,7 @@ def test_what_is_not_our_check_is_politely_left_alone(
 ) -> None:
     store_rule(app.api, events=["push", "check_suite"])
     app.deliver(event, payload)
-    app.worker.run_once()
+    app.go()
     (ignored,) = came(app.api)
     assert (ignored["state"], reason in ignored["reason"]) == ("ignored", True), ignored
 

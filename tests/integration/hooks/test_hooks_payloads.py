@@ -90,8 +90,10 @@ def test_every_example_is_taken_and_worked_off(
                 incoming.store(
                     session, HookSource.github, str(number), name, json.dumps(payload).encode()
                 )
-            for incoming_id in incoming.due(session, limit=1000):
-                states[process(session, incoming_id, api.settings)] += 1
+            while due := incoming.due(session):
+                for incoming_id in due:
+                    states[process(session, incoming_id, api.settings)] += 1
+                session.flush()
         assert sum(states.values()) == len(examples[HERE])
         assert set(states) == {IncomingState.started, IncomingState.ignored}
         assert states[IncomingState.started] >= 10

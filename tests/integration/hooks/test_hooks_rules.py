@@ -6,6 +6,7 @@ import json
 import re
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ from gonogo.ci.events import CommitEvent, from_ci
 from gonogo.ci.rules import Rule
 from gonogo.cli.app import app
 from gonogo.errors import JobError
-from gonogo_service.ci.changed_paths import Paths
-from gonogo_service.ci.github.answering import client_of
+from gonogo_service.ci.github import client_of
+from gonogo_service.ci.processor import changed_paths
 from hook_payloads import NEXT, deliver, pull_request, push
 from hook_service import RULE, SETTINGS, SMALL, came, copied, emptied, store_rule, work
 from suite_runs import SUITE
@@ -169,7 +170,7 @@ def test_the_paths_of_a_pull_request_are_asked_for_where_a_rule_wants_them(
     token = {"github_url": at_github.url, "github_token": SecretStr(TOKEN)}
     client = client_of(lite.settings.model_copy(update=token))
     assert client is not None
-    paths = Paths(client)
+    paths = partial(changed_paths, client)
     at_github.files, at_github.most = ["docs/a", "docs/b", "docs/c"], 2
     deliver(lite.client, "pull_request", pull_request())
     assert work(lite, paths=paths) == 0
@@ -177,5 +178,5 @@ def test_the_paths_of_a_pull_request_are_asked_for_where_a_rule_wants_them(
     at_github.files.append("ttnn/layernorm.cpp")
     deliver(lite.client, "pull_request", pull_request(head=NEXT), delivery=str(uuid.uuid4()))
     assert work(lite, paths=paths) == 1
-    paths.close()
+    client.close()
     assert client_of(lite.settings) is None

@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 from api import ELSEWHERE, Api, in_process
-from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import DeliveryState
-from gonogo_service.webhooks import deliveries
 from gonogo_service.webhooks import store as webhooks
-from gonogo_service.webhooks.deliveries import Try
+from stored_webhooks import store_tried
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -39,11 +37,9 @@ def store_message(
     with api.context.session() as session:
         hook = webhooks.create(session, **{**fields, **changes}, secret=None, actor="test")
         payload = {"type": "job.finished", "data": {"words": HOSTILE}}
-        deliveries.add(session, [hook.id], f"job.finished:{new_id()}", "job.finished", payload)
-        (message,) = deliveries.list_(session, hook.id).items
-        outcome = Try(utcnow(), 12.5, 500, None, f"{HOSTILE} is broken")
-        deliveries.tried(session, message.id, outcome, state=state, again_at=None)
-    return hook.id, message.id
+        answer = f"{HOSTILE} is broken"
+        message = store_tried(session, hook.id, state, payload=payload, answer=answer)
+    return hook.id, message
 
 
 def browser(api: Api, *scopes: str) -> tuple[Any, dict[str, str]]:
@@ -135,12 +131,7 @@ def test_messages_given_up_and_those_that_wait_for_another_attempt_are_sent_agai
     hook, _ = store_message(api)
     with api.context.session() as session:
         for state in (DeliveryState.waiting, DeliveryState.delivered):
-            deliveries.add(session, [hook], f"job.finished:{new_id()}", "job.finished", {"n": 1})
-            newest = deliveries.list_(session, hook).items[0]
-            again = utcnow() if state is DeliveryState.waiting else None
-            deliveries.tried(
-                session, newest.id, Try(utcnow(), 1.0, 500, None, ""), state=state, again_at=again
-            )
+            store_tried(session, hook, state, payload={"n": 1})
     admin, _ = browser(api, "admin")
     view = admin.get(f"/webhooks/{hook}.json").json()
     late = [item["replay"] for item in view["items"] if item["state"] != "delivered"]

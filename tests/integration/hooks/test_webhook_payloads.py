@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy.orm import Session
 
 import stored_jobs
-from gonogo_service.bisections import store as bisections
-from gonogo_service.bisections.store import NewBisection
+from gonogo_service.bisections.model import BisectionRow
+from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import make_engine, session
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.webhooks import messages
@@ -30,14 +30,23 @@ def test_an_object_that_is_gone_is_what_the_event_said_of_it(current: Session, t
 
 
 def test_a_bisection_is_told_with_its_address(current: Session) -> None:
-    new = NewBisection(
-        sample=stored_jobs.new(seeds=1),
-        builds=("a", "b", "c"),
-        request={},
+    stored = BisectionRow(
+        id=new_id(),
+        state="running",
         signal="numbers",
         expect="regression",
+        several=False,
+        owner="ada",
+        test_key=stored_jobs.submit(current, seeds=1).test_key,
+        queue="q",
+        builds=["a", "b", "c"],
+        request={},
+        seed_start=0,
+        max_runs=9,
+        created_at=utcnow(),
     )
-    stored = bisections.create(current, new)
+    current.add(stored)
+    current.flush()
     for base in ("https://gonogo.example", "https://gonogo.example/"):
         message = messages.payload(current, "bisection.finished", {"bisection": stored.id}, base)
         data = message["data"]

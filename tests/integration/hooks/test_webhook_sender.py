@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
 
-import httpx
 import pytest
 from pydantic import SecretStr
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from api import SECRET
 from gonogo.settings import Settings
+from gonogo_service.background import deliver
+from gonogo_service.background.deliver import Deliver, subscriptions
 from gonogo_service.kit.background_context import open_background_context
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.states import DeliveryState, WebhookState
 from gonogo_service.kit.principals import Keys
-from gonogo_service.webhooks import addresses, deliveries, messages, outbound, secrets
-from gonogo_service.webhooks import store as webhooks
-from gonogo_service.webhooks.outbound import Deadline, Sender
-from gonogo_service.webhooks.store import Webhook
+from gonogo_service.webhooks import addresses, messages, sending, store
+from gonogo_service.webhooks.model import DeliveryTryRow, WebhookRow
+from gonogo_service.webhooks.sending import Sender
+from gonogo_service.webhooks.signing import Box, new_secret
 from webhook_receiver import Receiver, Reply, wait_for_senders
 
 LOCAL = ("127.0.0.0/8",)
@@ -37,67 +37,61 @@ def sender(migrated_sqlite_url: str) -> Iterator[Sender]:
         webhook_private=LOCAL,
     )
     context = open_background_context(settings, threading.Event())
-    yield Sender(context, secrets.Box(Keys(SECRET)), chance=random.Random(1))
+    yield Sender(context, Box(Keys(SECRET)))
     context.close()
 
 
-def subscribe(sender: Sender, url: str, sent: int = 1) -> Webhook:
+@pytest.fixture
+def loop(sender: Sender) -> Deliver:
+    return Deliver(sender.context, [subscriptions(sender)])
+
+
+def subscribe(sender: Sender, url: str, sent: int = 1) -> WebhookRow:
     """Store a subscription with some messages that are due."""
 
-    def store(session: Session) -> Webhook:
-        webhook = webhooks.create(
+    def begin(session: Session) -> WebhookRow:
+        webhook = store.create(
             session,
             kind="standard",
             url=url,
             events=["*"],
             description="",
-            secret=sender.box.close(secrets.make()),
+            secret=sender.box.close(new_secret()),
             actor="test",
         )
         for number in range(sent):
-            deliveries.add(session, [webhook.id], f"e{number}", messages.TEST, {"data": {}})
+            store.send(session, [webhook.id], f"e{number}", messages.TEST, {"data": {}})
         return webhook
 
-    return sender.context.session(store)
-
-
-def tried(sender: Sender, webhook: Webhook) -> list[deliveries.DeliveryDetails]:
-    """Return the deliveries of a subscription with their tries, the oldest first."""
-
-    def read(session: Session) -> list[deliveries.DeliveryDetails]:
-        ids = [item.id for item in deliveries.list_(session, webhook.id).items]
-        rows = [deliveries.look(session, webhook.id, key) for key in reversed(ids)]
-        return [row for row in rows if row is not None]
-
-    return sender.context.reading(read)
+    return sender.context.session(begin)
 
 
 def test_no_more_receivers_are_served_at_once_than_there_may_be_threads(
-    sender: Sender, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    sender: Sender, loop: Deliver, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbound, "MAX_RECEIVERS", 2)
+    monkeypatch.setattr(deliver, "MAX_RECEIVERS", 2)
     gate = threading.Event()
     receiver.replies = [Reply(gate=gate)] * 2
     for _ in range(3):
         subscribe(sender, receiver.url)
-    assert sender.run_once() == 2
-    assert sender.run_once() == 2
+    assert loop.run_once() == 2
+    assert loop.run_once() == 2
     # a receiver that does not answer must not hold up the end of the process
-    assert {thread.daemon for thread in sender._busy.values()} == {True}
+    assert {thread.daemon for thread in loop._busy.values()} == {True}
     gate.set()
     wait_for_senders()
-    assert sender.run_once() == 1
+    assert loop.run_once() == 1
     wait_for_senders()
     assert len(receiver.got) == 3
 
 
 def test_a_receiver_whose_turn_is_over_gets_the_rest_in_its_next_one(
-    sender: Sender, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    sender: Sender, loop: Deliver, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbound, "TURN_S", 0.0)
+    monkeypatch.setattr(deliver, "TURN_S", 0.0)
     subscribe(sender, receiver.url, sent=3)
     for sent in (1, 2, 3):
-        sender.run_once()
+        loop.run_once()
         wait_for_senders()
         assert len(receiver.got) == sent
 
@@ -106,12 +100,16 @@ def test_a_receiver_that_was_disabled_or_deleted_meanwhile_gets_nothing(
     sender: Sender, receiver: Receiver
 ) -> None:
     disabled, deleted = subscribe(sender, receiver.url), subscribe(sender, receiver.url)
-    due = {message.webhook: message for message in sender.context.reading(deliveries.due)}
+    due = sender.context.reading(store.due)
     state = {"state": WebhookState.disabled.value}
-    sender.context.session(lambda session: webhooks.change(session, disabled.id, state))
-    sender.context.session(lambda session: webhooks.delete(session, deleted.id))
+    sender.context.session(lambda session: store.change(session, disabled.id, state))
+
+    def delete(session: Session) -> None:
+        store.remove(session, session.get_one(WebhookRow, deleted.id))
+
+    sender.context.session(delete)
     for webhook in (disabled, deleted):
-        assert not sender._send(webhook.id, due[webhook.id])
+        assert not sender.send(*due[webhook.id])
     assert receiver.got == []
 
 
@@ -124,50 +122,39 @@ def test_the_environment_s_proxy_is_not_used(
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
     local = addresses.networks(LOCAL)
-    assert outbound.post(receiver.url, b"{}", {}, local, addresses.resolve).status == 204
+    assert sending.post(receiver.url, b"{}", {}, local, addresses.resolve).status == 204
 
 
 def test_the_text_of_an_error_is_cut(sender: Sender) -> None:
     webhook = subscribe(sender, "http://receiver.example/")
 
     def resolve(_host: str, _port: int) -> list[str]:
-        raise OSError("x" * 2 * outbound.MAX_ERROR_CHARS)
+        raise OSError("x" * 2 * sending.MAX_ERROR_CHARS)
 
     sender.resolver = resolve
-    sender.run_once()
-    wait_for_senders()
-    (delivery,) = tried(sender, webhook)
-    (entry,) = delivery.log
-    assert entry.error == f"OSError: {'x' * (outbound.MAX_ERROR_CHARS - 9)}"
+    ((delivery_id,),) = sender.context.reading(store.due).values()
+    assert not sender.send(delivery_id)
+    with sender.context.engine.connect() as connection:
+        (error,) = connection.scalars(select(DeliveryTryRow.error))
+    assert error == f"OSError: {'x' * (sending.MAX_ERROR_CHARS - 9)}"
+    (delivery,) = sender.context.reading(
+        lambda session: store.list_deliveries(session, webhook.id).items
+    )
     assert (delivery.state, delivery.tries) == (DeliveryState.waiting, 1)
 
 
 def test_an_old_secret_signs_until_its_end_and_not_at_it(sender: Sender) -> None:
     until = utcnow()
     old, new = (sender.box.close(text) for text in ("whsec_old", "whsec_new"))
-    stored = sender.context.reading(
-        lambda session: webhooks.signing(session, subscribe(sender, "http://x/").id)
-    )
-    assert stored is not None
-    both = replace(stored, secret=new, old_secret=old, old_secret_until=until)
-    assert sender._secrets(both, until - timedelta(microseconds=1)) == ["whsec_new", "whsec_old"]
-    assert sender._secrets(both, until) == ["whsec_new"]
-    assert sender._secrets(replace(both, old_secret_until=None), until) == ["whsec_new"]
+    both = WebhookRow(secret=new, old_secret=old, old_secret_until=until)
+    before = until - timedelta(microseconds=1)
+    assert sender.secrets(both, before) == ["whsec_new", "whsec_old"]
+    assert sender.secrets(both, until) == ["whsec_new"]
+    assert sender.secrets(WebhookRow(secret=new, old_secret=old), until) == ["whsec_new"]
 
 
-def test_no_more_of_an_answer_is_read_than_the_log_stores() -> None:
-    def parts() -> Iterator[bytes]:
-        yield b"x" * (outbound.MAX_ANSWER_BYTES - 1)
-        yield b"y"
-        raise AssertionError("nothing more is read")
-
-    text = outbound._beginning(httpx.Response(200, content=parts()))
-    assert text == b"x" * (outbound.MAX_ANSWER_BYTES - 1) + b"y"
-
-
-def test_a_connection_that_ends_in_time_leaves_no_timer() -> None:
-    with Deadline(60.0) as deadline:
-        assert deadline._timer.daemon  # nor does an open one hold up the end of the process
-        assert not deadline._timer.finished.is_set()
-    assert deadline._timer.finished.is_set()
-    assert not deadline.passed
+def test_no_more_of_an_answer_is_kept_than_the_log_stores(receiver: Receiver) -> None:
+    receiver.replies = [Reply(200, body=b"x" * (2 * sending.MAX_ANSWER_BYTES))]
+    local = addresses.networks(LOCAL)
+    answer = sending.post(receiver.url, b"{}", {}, local, addresses.resolve)
+    assert answer.text == "x" * sending.MAX_ANSWER_BYTES

@@ -4,32 +4,30 @@ as the contract says."""
 from __future__ import annotations
 
 import itertools
-import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import time_machine
 from pydantic import SecretStr
+from sqlalchemy.orm import Session
 from standardwebhooks import Webhook
 
 from api import JOB, SECRET, Api, in_process
-from gonogo_service.background.delivery import OutboxDelivery
+from gonogo_service.background.deliver import Deliver, events, subscriptions
 from gonogo_service.devices import store as devices
 from gonogo_service.flags import store as flags
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.principals import Keys
-from gonogo_service.webhooks import addresses, messages, outbound
-from gonogo_service.webhooks import deliveries as stored
-from gonogo_service.webhooks.outbound import Sender
-from gonogo_service.webhooks.secrets import Box
+from gonogo_service.webhooks import addresses, messages, sending, store
+from gonogo_service.webhooks.sending import Sender
+from gonogo_service.webhooks.signing import Box
 from running_service import until
 from stored_jobs import device, finished
 from webhook_receiver import MailServer, Receiver, Reply, wait_for_senders
@@ -59,14 +57,22 @@ def core(api: Api) -> Iterator[BackgroundContext]:
 
 
 @pytest.fixture
-def sender(core: BackgroundContext) -> Sender:
-    return Sender(core, Box(Keys(SECRET)), chance=random.Random(1))
+def sender(core: BackgroundContext) -> Deliver:
+    return sender_of(core)
+
+
+def sender_of(core: BackgroundContext) -> Deliver:
+    return Deliver(core, [subscriptions(Sender(core, Box(Keys(SECRET))))])
 
 
 def fan_out(core: BackgroundContext) -> None:
     """Deliver the outbox: store a message for each subscription to a job's end."""
-    handler = partial(outbound.fan_out, type_="job.finished", url=core.settings.url)
-    OutboxDelivery(core, {"job.finished": handler}).run_once()
+
+    def tell(session: Session, reference: Mapping[str, Any]) -> None:
+        sending.fan_out(session, "job.finished", reference, core.settings.url)
+
+    Deliver(core, [events(core, {"job.finished": tell})]).run_once()
+    wait_for_senders()
 
 
 def subscribe(api: Api, url: str, **changes: Any) -> dict[str, Any]:
@@ -77,7 +83,7 @@ def subscribe(api: Api, url: str, **changes: Any) -> dict[str, Any]:
     return dict(answer.json())
 
 
-def send(sender: Sender) -> None:
+def send(sender: Deliver) -> None:
     """Send every message that is due now."""
     sender.run_once()
     wait_for_senders()
@@ -88,7 +94,7 @@ def deliveries(api: Api, webhook: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_a_job_that_ends_is_told_once_signed_and_logged(
-    api: Api, core: BackgroundContext, sender: Sender, receiver: Receiver
+    api: Api, core: BackgroundContext, sender: Deliver, receiver: Receiver
 ) -> None:
     webhook = subscribe(api, receiver.url)
     subscribe(api, receiver.url, events=["flag.resolved"])
@@ -98,7 +104,7 @@ def test_a_job_that_ends_is_told_once_signed_and_logged(
     reference = {"job": job, "version": api.get(f"/jobs/{job}")["version"]}
     for _ in range(2):  # the same event again: no second message
         with api.context.session() as session:
-            outbound.fan_out(session, reference, type_="job.finished", url=core.settings.url)
+            sending.fan_out(session, "job.finished", reference, core.settings.url)
     send(sender)
     send(sender)
     (got,) = receiver.got
@@ -122,7 +128,7 @@ def test_a_job_that_ends_is_told_once_signed_and_logged(
 
 @LITE
 def test_the_log_says_how_many_milliseconds_a_try_took(
-    api: Api, sender: Sender, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    api: Api, sender: Deliver, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = itertools.count(1)
     clock = SimpleNamespace(
@@ -130,7 +136,7 @@ def test_the_log_says_how_many_milliseconds_a_try_took(
     )
     webhook = subscribe(api, receiver.url)
     assert api.client.post(f"/api/v1/webhooks/{webhook['id']}:test").status_code == 202
-    monkeypatch.setattr(outbound, "time", clock)
+    monkeypatch.setattr(sending, "time", clock)
     send(sender)
     (delivery,) = deliveries(api, webhook)
     whole = api.get(f"/webhooks/{webhook['id']}/deliveries/{delivery['id']}")
@@ -139,7 +145,7 @@ def test_the_log_says_how_many_milliseconds_a_try_took(
 
 @LITE
 def test_a_day_of_failures_loses_nothing_and_then_gives_up(
-    api: Api, sender: Sender, receiver: Receiver
+    api: Api, sender: Deliver, receiver: Receiver
 ) -> None:
     webhook = subscribe(api, receiver.url)
     receiver.replies = [Reply(500)] * 10
@@ -172,7 +178,7 @@ def test_a_day_of_failures_loses_nothing_and_then_gives_up(
 
 @LITE
 def test_a_receiver_gets_all_its_messages_in_one_turn_until_it_refuses_one(
-    api: Api, sender: Sender, receiver: Receiver
+    api: Api, sender: Deliver, receiver: Receiver
 ) -> None:
     webhook = subscribe(api, receiver.url)
     for _ in range(6):
@@ -185,7 +191,7 @@ def test_a_receiver_gets_all_its_messages_in_one_turn_until_it_refuses_one(
 
 
 @LITE
-def test_what_receivers_do_wrong(api: Api, sender: Sender, receiver: Receiver) -> None:
+def test_what_receivers_do_wrong(api: Api, sender: Deliver, receiver: Receiver) -> None:
     webhook = subscribe(api, receiver.url)
     receiver.replies = [
         Reply(302, {"location": "http://127.0.0.1:1/"}),
@@ -217,7 +223,7 @@ def test_what_receivers_do_wrong(api: Api, sender: Sender, receiver: Receiver) -
 
 @LITE
 def test_a_slow_receiver_delays_nobody_and_a_dead_one_is_tried_again(
-    api: Api, sender: Sender, receiver: Receiver
+    api: Api, sender: Deliver, receiver: Receiver
 ) -> None:
     slow, dead = Receiver(), Receiver()
     dead.close()
@@ -250,36 +256,36 @@ def test_a_slow_receiver_delays_nobody_and_a_dead_one_is_tried_again(
 def test_a_receiver_that_sends_a_byte_now_and_then_is_not_listened_to_for_ever(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbound, "ANSWER_S", 1.0)
-    monkeypatch.setattr(outbound, "CONNECT_S", 1.0)
+    monkeypatch.setattr(sending, "ANSWER_S", 1.0)
+    monkeypatch.setattr(sending, "CONNECT_S", 1.0)
     gate = threading.Event()
     receiver.replies = [Reply(200, gate=gate, drips="head"), Reply(200, gate=gate, drips="body")]
     local = addresses.networks(["127.0.0.0/8"])
     with pytest.raises(TimeoutError, match="no answer within"):
-        outbound.post(receiver.url, b"{}", {}, local, addresses.resolve)
+        sending.post(receiver.url, b"{}", {}, local, addresses.resolve)
     # the status says all there is to know
-    answer = outbound.post(receiver.url, b"{}", {}, local, addresses.resolve)
+    answer = sending.post(receiver.url, b"{}", {}, local, addresses.resolve)
     assert (answer.status, answer.error) == (200, None)
     gate.set()
 
 
 @LITE
 def test_a_receiver_with_a_thousand_messages_does_not_hide_the_others(
-    api: Api, sender: Sender, receiver: Receiver
+    api: Api, sender: Deliver, receiver: Receiver
 ) -> None:
     gate = threading.Event()
     receiver.replies = [Reply(200, gate=gate)]
     busy, other = subscribe(api, receiver.url), subscribe(api, receiver.url)
     with api.context.session() as session:
         for number in range(201):
-            stored.add(
+            store.send(
                 session,
                 [busy["id"]],
                 f"e{number}",
                 "webhook.test",
                 {"type": "webhook.test", "data": {}},
             )
-        stored.add(
+        store.send(
             session, [other["id"]], "e", "webhook.test", {"type": "webhook.test", "data": {}}
         )
     sender.run_once()
@@ -297,7 +303,7 @@ def test_a_receiver_with_a_thousand_messages_does_not_hide_the_others(
 
 @LITE
 def test_a_message_that_can_t_be_written_is_a_failed_try_and_stalls_no_other(
-    api: Api, sender: Sender, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    api: Api, sender: Deliver, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     webhook = subscribe(api, receiver.url)
     for _ in range(2):
@@ -307,7 +313,7 @@ def test_a_message_that_can_t_be_written_is_a_failed_try_and_stalls_no_other(
         raise KeyError("a bug")
 
     with monkeypatch.context() as patch:
-        patch.setattr(outbound, "signatures", signatures)
+        patch.setattr(sending, "signatures", signatures)
         send(sender)
     send(sender)  # the first waits for its next try, so the second has its turn
     second, first = deliveries(api, webhook)
@@ -326,7 +332,7 @@ def test_private_addresses_need_a_word_of_the_settings(
     webhook = subscribe(api, receiver.url)
     api.client.post(f"/api/v1/webhooks/{webhook['id']}:test")
     strict = core.settings.model_copy(update={"webhook_private": ()})
-    send(Sender(replace(core, settings=strict), Box(Keys(SECRET))))
+    send(sender_of(replace(core, settings=strict)))
     assert receiver.got == []
     log = api.get(f"/webhooks/{webhook['id']}/deliveries/{deliveries(api, webhook)[0]['id']}")[
         "log"
@@ -336,7 +342,7 @@ def test_private_addresses_need_a_word_of_the_settings(
 
 @LITE
 def test_both_secrets_sign_for_a_day_after_a_rotation(
-    api: Api, sender: Sender, receiver: Receiver
+    api: Api, sender: Deliver, receiver: Receiver
 ) -> None:
     webhook = subscribe(api, receiver.url)
     new = api.client.post(f"/api/v1/webhooks/{webhook['id']}:rotate").json()
@@ -361,7 +367,7 @@ def chat(receiver: Receiver) -> str:
 
 @LITE
 def test_people_get_a_line_in_a_chat_and_by_mail_and_the_address_stays_secret(
-    api: Api, core: BackgroundContext, sender: Sender, receiver: Receiver
+    api: Api, core: BackgroundContext, sender: Deliver, receiver: Receiver
 ) -> None:
     server = MailServer()
     mail = f"mailto://{server.host}/?from=gonogo@lab.example&to=me@lab.example"
@@ -399,12 +405,12 @@ def test_people_get_a_line_in_a_chat_and_by_mail_and_the_address_stays_secret(
 
 @LITE
 def test_a_message_to_people_is_tried_again_and_its_error_keeps_the_secret(
-    api: Api, core: BackgroundContext, sender: Sender, receiver: Receiver
+    api: Api, core: BackgroundContext, sender: Deliver, receiver: Receiver
 ) -> None:
     webhook = subscribe(api, chat(receiver), kind="message")
     receiver.replies = [Reply(302, {"location": receiver.url})]
     strict = core.settings.model_copy(update={"webhook_private": ()})
-    refusing = Sender(replace(core, settings=strict), Box(Keys(SECRET)))
+    refusing = sender_of(replace(core, settings=strict))
     with time_machine.travel(utcnow(), tick=False):  # what failed is not due again meanwhile
         for attempted in (sender, refusing):
             api.client.post(f"/api/v1/webhooks/{webhook['id']}:test")

@@ -13,10 +13,11 @@ from pydantic import SecretStr
 
 import node_programs
 from api import SECRET, in_process
+from gonogo_service.background.deliver import Deliver, subscriptions
 from gonogo_service.kit.background_context import open_background_context
 from gonogo_service.kit.principals import Keys
-from gonogo_service.webhooks import secrets
-from gonogo_service.webhooks.outbound import Sender
+from gonogo_service.webhooks.sending import Sender
+from gonogo_service.webhooks.signing import Box, new_secret
 from servers import Missing
 from webhook_receiver import Got, Receiver, wait_for_senders
 
@@ -48,7 +49,8 @@ def test_javascript_verifies_our_messages_with_either_secret_and_refuses_what_wa
             api.settings.model_copy(update={**keys, "webhook_private": ("127.0.0.0/8",)}),
             threading.Event(),
         )
-        Sender(core, secrets.Box(Keys(SECRET))).run_once()
+        sender = Sender(core, Box(Keys(SECRET)))
+        Deliver(core, [subscriptions(sender)]).run_once()
         wait_for_senders()
         core.close()
     receiver.close()
@@ -57,7 +59,7 @@ def test_javascript_verifies_our_messages_with_either_secret_and_refuses_what_wa
     lines = [
         line(webhook["secret"], got),
         line(new["secret"], got),
-        line(secrets.make(), got),
+        line(new_secret(), got),
         line(new["secret"], got, body=got.body + b" "),
         line(new["secret"], got, **{"webhook-id": "another"}),
         line(new["secret"], got, **{"webhook-timestamp": old}),

@@ -63,7 +63,7 @@ def second_url(database_url: str, request: pytest.FixtureRequest, tmp_path: Path
     return str(request.getfixturevalue("postgres_url"))
 
 
-OF_PROCESSES = ("leases", "outbox")
+OF_PROCESSES = ("leases", "due_work")
 """Tables of what the processes of one service have to do."""
 
 

@@ -1,4 +1,4 @@
-"""Due messages of the four tables: waiting, locked, done, postponed, given up, repeated."""
+"""Due work of the four kinds: waiting, locked, done, postponed, given up, repeated."""
 
 from __future__ import annotations
 
@@ -17,23 +17,19 @@ from sqlalchemy.orm import Session
 
 import stored_webhooks
 from gonogo.settings import Settings
-from gonogo_service.background.delivery import OutboxDelivery
+from gonogo_service.background.deliver import Deliver, events
 from gonogo_service.background.reaper import Reaper
-from gonogo_service.ci import commit_checks, github_answers, incoming
-from gonogo_service.ci.github_answers import ANSWERS
-from gonogo_service.ci.incoming import INCOMING
+from gonogo_service.ci import answers, commit_checks, incoming
+from gonogo_service.ci.model import AnswerRow, IncomingDeliveryRow
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import make_engine, reading, session
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import AnswerState, DeliveryState, HookSource, IncomingState
 from gonogo_service.kit.outbox import leases, outbox
-from gonogo_service.kit.outbox.due import Backoff, DueTable
-from gonogo_service.kit.outbox.model import LeaseRow
-from gonogo_service.kit.outbox.outbox import OUTBOX, OutboxMessage
-from gonogo_service.webhooks import deliveries
+from gonogo_service.kit.outbox.model import Backoff, DueWorkRow, LeaseRow, OutboxRow
 from gonogo_service.webhooks import store as webhooks
-from gonogo_service.webhooks.deliveries import DELIVERIES, Try
+from gonogo_service.webhooks.model import DeliveryRow, DeliveryTryRow
 from job_flow import KEY
 from patience import WAIT_S
 
@@ -41,29 +37,28 @@ LONG = (5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400)
 
 
 class Messages(ABC):
-    """One of the tables, as the roles use it."""
+    """One kind of due work, as the roles use it."""
 
     delays_s: tuple[int, ...]
     """The delays until a message is given up, or until the last one repeats."""
     repeats = False
     jitter = 0.0
-    table: Any
+    row: type[DueWorkRow]
 
     @abstractmethod
     def add(self, current: Session) -> str: ...
     @abstractmethod
     def due(self, current: Session, now: datetime) -> list[str]: ...
     @abstractmethod
-    def fail(self, current: Session, key: str, now: datetime) -> None: ...
-    @abstractmethod
     def done(self, current: Session, key: str) -> None: ...
-    def again(self, current: Session, key: str) -> None:
-        """Make a message that was given up due, as a person requests it."""
-        raise NotImplementedError
+
+    def fail(self, current: Session, key: str, now: datetime) -> None:
+        if (row := self.row.locked(current, key)) is not None:
+            row.postpone("a bug\0", now=now)
 
 
 class Outbox(Messages):
-    delays_s, repeats, table = (*LONG, LONG[-1], LONG[-1]), True, OUTBOX
+    delays_s, repeats, row = (*LONG, LONG[-1], LONG[-1]), True, OutboxRow
 
     def add(self, current: Session) -> str:
         outbox.add(current, "job.finished", f"job.finished:{new_id()}", {})
@@ -72,15 +67,12 @@ class Outbox(Messages):
     def due(self, current: Session, now: datetime) -> list[str]:
         return [message.id for message in outbox.due(current, now=now)]
 
-    def fail(self, current: Session, key: str, now: datetime) -> None:
-        outbox.postponed(current, key, "a bug\0", now=now)
-
     def done(self, current: Session, key: str) -> None:
         outbox.delivered(current, [key])
 
 
 class Incoming(Messages):
-    delays_s, table = (5, 60, 300, 1800, *(3600,) * 15), INCOMING
+    delays_s, row = (5, 60, 300, 1800, *(3600,) * 15), IncomingDeliveryRow
 
     def add(self, current: Session) -> str:
         return incoming.store(current, HookSource.github, new_id(), "push", b"{}")[0]
@@ -88,50 +80,37 @@ class Incoming(Messages):
     def due(self, current: Session, now: datetime) -> list[str]:
         return incoming.due(current, now=now)
 
-    def fail(self, current: Session, key: str, now: datetime) -> None:
-        incoming.postponed(current, key, "a bug\0", now=now)
-
     def done(self, current: Session, key: str) -> None:
-        assert incoming.lock(current, key) is not None
-        incoming.ended(current, key, IncomingState.started)
-
-    def again(self, current: Session, key: str) -> None:
-        assert incoming.again(current, key) is not None
+        row = IncomingDeliveryRow.locked(current, key)
+        assert row is not None
+        incoming.ended(row, IncomingState.started)
 
 
 class Webhooks(Messages):
-    delays_s, jitter, table = LONG, 0.1, DELIVERIES
-    hook = ""
+    delays_s, jitter, row = LONG, 0.1, DeliveryRow
 
     def add(self, current: Session) -> str:
-        self.hook = stored_webhooks.with_messages(current, 0)
-        deliveries.add(current, [self.hook], new_id(), "webhook.test", {})
-        return deliveries.list_(current, self.hook).items[0].id
+        hook = stored_webhooks.with_messages(current, 0)
+        return webhooks.send(current, [hook], new_id(), "webhook.test", {})[0]
 
     def due(self, current: Session, now: datetime) -> list[str]:
-        return [delivery.id for delivery in deliveries.due(current, now=now)]
+        by_webhook = webhooks.due(current, now=now)
+        return [key for keys in by_webhook.values() for key in keys]
 
     def fail(self, current: Session, key: str, now: datetime) -> None:
-        row = DELIVERIES.locked(current, key)
-        failed = 1 if row is None else row.tries + 1
-        again_at = DELIVERIES.backoff.next_try(failed, now)
-        state = DeliveryState.failed if again_at is None else DeliveryState.waiting
-        deliveries.tried(current, key, Try(now, 1.0, 500), state=state, again_at=again_at)
+        webhooks.tried(current, key, DeliveryTryRow(at=now, duration_ms=1.0, status=500))
 
     def done(self, current: Session, key: str) -> None:
-        outcome = Try(utcnow(), 1.0, 200)
-        deliveries.tried(current, key, outcome, state=DeliveryState.delivered, again_at=None)
-
-    def again(self, current: Session, key: str) -> None:
-        assert deliveries.replay(current, self.hook, key) is not None
+        outcome = DeliveryTryRow(at=utcnow(), duration_ms=1.0, status=200)
+        webhooks.tried(current, key, outcome, ended=DeliveryState.delivered)
 
 
 class Answers(Messages):
-    delays_s, table = (5, 30, 300, 1800, 3600, 10800, 21600, 43200), ANSWERS
+    delays_s, row = (5, 30, 300, 1800, 3600, 10800, 21600, 43200), AnswerRow
 
     def add(self, current: Session) -> str:
         delivery = incoming.store(current, HookSource.github, new_id(), "push", b"{}")[0]
-        incoming.ended(current, delivery, IncomingState.started)
+        Incoming().done(current, delivery)
         unknown = ("suite", "installation", "branch", "pull_request", "base_sha", "run", "error")
         builds = ("head_build", "base_build", "base_run")
         check = commit_checks.add(
@@ -148,26 +127,20 @@ class Answers(Messages):
                 "occurred_at": utcnow(),
             },
         )
-        github_answers.create_missing(current)
+        answers.add(current, check.id)
         return check.id
 
     def due(self, current: Session, now: datetime) -> list[str]:
-        return github_answers.due(current, now=now)
-
-    def fail(self, current: Session, key: str, now: datetime) -> None:
-        github_answers.postponed(current, key, "a bug\0", now=now)
+        return answers.due(current, now=now)
 
     def done(self, current: Session, key: str) -> None:
-        github_answers.record_reported(current, key, AnswerState.reported, due_at=None)
-
-    def again(self, current: Session, key: str) -> None:
-        assert github_answers.again(current, key) is not None
+        answers.reported(current, key, AnswerState.reported, again_at=None)
 
 
-each_table = pytest.mark.parametrize("kind", [Outbox, Incoming, Webhooks, Answers])
+each_kind = pytest.mark.parametrize("kind", [Outbox, Incoming, Webhooks, Answers])
 
 
-@each_table
+@each_kind
 def test_a_message_that_fails_waits_longer_each_time_until_it_is_given_up(
     engine: Engine, kind: type[Messages]
 ) -> None:
@@ -183,25 +156,16 @@ def test_a_message_that_fails_waits_longer_each_time_until_it_is_given_up(
         messages.fail(current, key, now)
         later = messages.due(current, now + timedelta(days=30))
         assert later == ([key] if messages.repeats else [])
-        row = current.get_one(messages.table.row, key)
+        row = current.get_one(messages.row, key)
         assert row.tries == len(messages.delays_s) + 1
         if not messages.repeats:
             assert row.state == "failed"
-            messages.again(current, key)
+            row.repeat()
             assert messages.due(current, utcnow()) == [key]
             assert row.state == "waiting"
 
 
-def test_postponing_says_whether_there_is_another_try() -> None:
-    table, row = DueTable(DELIVERIES.row, Backoff((10.0,), max_tries=2)), DELIVERIES.row(tries=0)
-    now = utcnow()
-    assert table.postponed(row, now=now)
-    assert (row.tries, row.due_at) == (1, now + timedelta(seconds=10))
-    assert not table.postponed(row, now=now)
-    assert (row.tries, row.due_at) == (2, None)
-
-
-@each_table
+@each_kind
 def test_a_message_that_is_done_is_not_due_not_locked_and_not_postponed(
     engine: Engine, kind: type[Messages]
 ) -> None:
@@ -209,10 +173,10 @@ def test_a_message_that_is_done_is_not_due_not_locked_and_not_postponed(
     with session(engine) as current:
         first, second = messages.add(current), messages.add(current)
         assert messages.due(current, later) == [first, second]  # in the order of arrival
-        assert messages.table.locked(current, first) is not None
+        assert messages.row.locked(current, first) is not None
         messages.done(current, first)
-        assert messages.table.locked(current, first) is None
-        assert messages.table.locked(current, new_id()) is None
+        assert messages.row.locked(current, first) is None
+        assert messages.row.locked(current, new_id()) is None
         messages.fail(current, first, utcnow())  # by another process, which comes too late
         assert messages.due(current, later) == [second]
 
@@ -225,11 +189,11 @@ def test_a_message_that_another_process_has_handled_since_it_was_read_is_not_loc
     with session(engine) as current:
         key = messages.add(current)
     with session(engine) as one:
-        row = one.get_one(OUTBOX.row, key)  # held, so that the session would answer from memory
+        row = one.get_one(OutboxRow, key)  # held, so that the session would answer from memory
         assert row.due_at is not None
         with session(engine) as other:
             messages.done(other, key)
-        assert OUTBOX.locked(one, key) is None
+        assert OutboxRow.locked(one, key) is None
     engine.dispose()
 
 
@@ -238,32 +202,28 @@ def test_a_canceled_message_whose_last_try_fails_stays_canceled(engine: Engine) 
     with session(engine) as current:
         failed, accepted = messages.add(current), messages.add(current)
         for key in (failed, accepted):
-            hook = current.get_one(DELIVERIES.row, key).webhook_id
+            hook = current.get_one(DeliveryRow, key).webhook
+            assert hook is not None
             webhooks.change(current, hook, {"state": "disabled"})
         messages.fail(current, failed, now)  # the request was on its way
         messages.done(current, accepted)
         assert messages.due(current, now + timedelta(days=30)) == []
-        rows = [current.get_one(DELIVERIES.row, key) for key in (failed, accepted)]
+        rows = [current.get_one(DeliveryRow, key) for key in (failed, accepted)]
         assert [(row.state, row.tries) for row in rows] == [("cancelled", 1), ("delivered", 1)]
 
 
-def test_a_rate_limit_is_not_a_failed_try(engine: Engine) -> None:
-    messages, until = Answers(), utcnow() + timedelta(minutes=9)
-    with session(engine) as current:
-        key = messages.add(current)
-        github_answers.postponed(current, key, "limited", limited_until=until)
-        assert messages.due(current, until - timedelta(seconds=1)) == []
-        assert messages.due(current, until) == [key]
-        assert current.get_one(ANSWERS.row, key).tries == 0
-
-
 def test_a_receiver_s_delay_counts_where_it_is_longer_and_chance_spreads_the_tries() -> None:
-    now, backoff = utcnow(), Backoff((10, 20), max_tries=4, jitter=0.5)
-    waits = [backoff.next_try(number, now, chance=lambda: 1.0) for number in (1, 2, 3, 4)]
-    assert waits == [now + timedelta(seconds=seconds) for seconds in (15, 30, 30)] + [None]
+    now, backoff = utcnow(), Backoff.after(10, 20, tries=4, jitter=0.5)
+    for failed, least_s, most_s in ((1, 10, 15), (2, 20, 30), (3, 20, 30)):
+        waits = {backoff.next_try(failed, now) for _ in range(50)}
+        assert len(waits) == 50
+        for again_at in waits:
+            assert again_at is not None
+            assert least_s <= (again_at - now).total_seconds() <= most_s
+    assert backoff.next_try(4, now) is None
+    steady = Backoff.after(10)
     for requested_s, expected_s in ((3, 10), (60, 60)):
-        requested = timedelta(seconds=requested_s)
-        again_at = backoff.next_try(1, now, at_least=requested, chance=lambda: 0.0)
+        again_at = steady.next_try(1, now, at_least=timedelta(seconds=requested_s))
         assert again_at == now + timedelta(seconds=expected_s)
 
 
@@ -279,6 +239,19 @@ def core(database_url: str) -> Any:
     context.close()
 
 
+def deliver(core: BackgroundContext, handle: Any) -> None:
+    """Deliver the outbox once."""
+    loop = Deliver(core, [events(core, {"job.finished": handle})])
+    loop.run_once()
+    loop.join(WAIT_S)
+
+
+def only_message(core: BackgroundContext) -> str:
+    with reading(core.engine) as current:
+        (message,) = outbox.due(current)
+    return message.id
+
+
 def test_a_bad_message_stalls_no_other_and_leaves_nothing_of_what_its_handler_stored(
     core: BackgroundContext,
 ) -> None:
@@ -290,14 +263,14 @@ def test_a_bad_message_stalls_no_other_and_leaves_nothing_of_what_its_handler_st
     with session(core.engine) as current:
         for number in range(3):
             outbox.add(current, "job.finished", f"job.finished:{number}", {"number": number})
-    assert OutboxDelivery(core, {"job.finished": handle}).run_once() == 2
+    deliver(core, handle)
     with reading(core.engine) as current:
         handled = outbox.due(current, topics=["handled"])
         late = utcnow() + timedelta(seconds=6)
         (failed,) = outbox.due(current, topics=["job.finished"], now=late)
         assert sorted(message.payload["number"] for message in handled) == [1, 2]
         assert (failed.payload, failed.tries) == ({"number": 0}, 1)
-        assert current.get_one(OUTBOX.row, failed.id).error == "ValueError: a bug"
+        assert current.get_one(OutboxRow, failed.id).reason == "ValueError: a bug"
 
 
 def test_a_process_that_dies_while_it_handles_a_message_leaves_it_due(
@@ -310,7 +283,7 @@ def test_a_process_that_dies_while_it_handles_a_message_leaves_it_due(
     with session(core.engine) as current:
         outbox.add(current, "job.finished", "job.finished:1", {})
     with pytest.raises(KeyboardInterrupt):
-        OutboxDelivery(core, {"job.finished": dies}).run_once()
+        events(core, {"job.finished": dies}).handle(only_message(core))
     with reading(core.engine) as current:
         assert [message.topic for message in outbox.due(current)] == ["job.finished"]
 
@@ -321,8 +294,7 @@ def test_an_unavailable_database_is_no_failed_try(core: BackgroundContext) -> No
 
     with session(core.engine) as current:
         outbox.add(current, "job.finished", "job.finished:1", {})
-    with pytest.raises(OperationalError):
-        OutboxDelivery(core, {"job.finished": handle}).run_once()
+    deliver(core, handle)
     with reading(core.engine) as current:
         assert [message.tries for message in outbox.due(current)] == [0]
 
@@ -338,14 +310,14 @@ def test_the_hourly_cleanup_deletes_what_was_done_a_month_ago(core: BackgroundCo
     Reaper(core)._sweep(utcnow() + timedelta(days=29))
     with session(core.engine) as current:
         assert current.scalars(select(LeaseRow.holder)).all() == ["alive"]
-        body = [current.get_one(INCOMING.row, key).body is not None for key in keys[1]]
+        body = [current.get_one(IncomingDeliveryRow, key).body is not None for key in keys[1]]
         assert body == [True, True]
     Reaper(core)._sweep(utcnow() + timedelta(days=31))
     with reading(core.engine) as current:
         for place, messages in ((0, kinds[0]), (2, kinds[2])):
-            rows = [current.get(messages.table.row, key) is not None for key in keys[place]]
+            rows = [current.get(messages.row, key) is not None for key in keys[place]]
             assert rows == [False, True]
-        body = [current.get_one(INCOMING.row, key).body is not None for key in keys[1]]
+        body = [current.get_one(IncomingDeliveryRow, key).body is not None for key in keys[1]]
         assert body == [False, True]  # the row stays, so that a redelivery starts nothing
 
 
@@ -356,26 +328,24 @@ def test_two_copies_at_once_handle_each_message_once(core: BackgroundContext) ->
     def handle(_current: Session, payload: Mapping[str, Any]) -> None:
         handled.append(payload["number"])
 
-    class Copy(OutboxDelivery):
-        def _deliver(self, message: OutboxMessage) -> bool:
+    def copy() -> None:
+        handler = events(core, {"job.finished": handle})
+
+        def handle_with_the_other(key: str) -> bool:
             both_read.wait(10)  # both copies have read the message as due
-            return super()._deliver(message)
+            return handler.handle(key)
+
+        both = replace(handler, handle=handle_with_the_other)
+        loop = Deliver(replace(core, holder=new_id()), [both])
+        loop.run_once()
+        loop.join(WAIT_S)
 
     with session(core.engine) as current:
         for number in range(5):
             outbox.add(current, "job.finished", f"job.finished:{number}", {"number": number})
-    counts: list[int] = []
-    copies = [
-        threading.Thread(
-            target=lambda: counts.append(
-                Copy(replace(core, holder=new_id()), {"job.finished": handle}).run_once()
-            )
-        )
-        for _ in range(2)
-    ]
-    for copy in copies:
-        copy.start()
-    for copy in copies:
-        copy.join(WAIT_S)
+    copies = [threading.Thread(target=copy) for _ in range(2)]
+    for each in copies:
+        each.start()
+    for each in copies:
+        each.join(WAIT_S)
     assert sorted(handled) == list(range(5))
-    assert sum(counts) == 5

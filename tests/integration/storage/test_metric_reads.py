@@ -14,7 +14,6 @@ from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import session as writing
 from gonogo_service.kit.outbox import leases
 from gonogo_service.operate import metrics
-from gonogo_service.webhooks import deliveries
 from gonogo_service.webhooks import store as webhooks
 
 
@@ -42,7 +41,7 @@ def test_devices_webhooks_queues_and_background_are_counted(engine: Engine) -> N
             secret=None,
             actor="me",
         )
-        deliveries.add(session, [hook.id], "job.finished:1:1", "job.finished", {}, now=utcnow())
+        webhooks.send(session, [hook.id], "job.finished:1:1", "job.finished", {}, now=utcnow())
         for name in ("dispatcher", "presence/host/1/a", "presence/host/2/b"):
             leases.acquire(session, name, "host/1/a", 60)
         state = look(session)

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from gonogo_service.ci.signatures import sign
+from gonogo_service.webhooks.signing import github_signature
 
 SECRET = "what GitHub signs with in tests"
 REPOSITORY = "lab/kernels"
@@ -129,7 +129,7 @@ def deliver(
     named = {
         "X-GitHub-Event": event,
         "X-GitHub-Delivery": delivery or str(uuid.uuid4()),
-        "X-Hub-Signature-256": sign(secret, body),
+        "X-Hub-Signature-256": github_signature(secret, body),
     }
     return client.post(
         "/api/v1/hooks/github",

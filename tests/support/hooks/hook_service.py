@@ -13,10 +13,14 @@ from typing import Any
 from pydantic import SecretStr
 
 from api import Api, in_process
-from gonogo_service.ci.processor import Processor
+from gonogo_service.background.deliver import Deliver, alone
+from gonogo_service.ci import incoming
+from gonogo_service.ci.model import IncomingDeliveryRow
+from gonogo_service.ci.processor import Paths, Processor
 from gonogo_service.kit.background_context import open_background_context
 from gonogo_service.kit.database.base import Base
 from hook_payloads import SECRET
+from patience import WAIT_S
 from suite_runs import SUITE
 
 CI_SECRET = "whsec_" + "Zm9yIHRoZSBvdGhlciBDSSBzeXN0ZW1zIGluIHRlc3Rz"
@@ -47,17 +51,20 @@ def store_rule(api: Api, **changes: Any) -> None:
     assert answer.is_success, answer.text
 
 
-@contextmanager
-def worker(api: Api, **options: Any) -> Iterator[Processor]:
+def work(api: Api, paths: Paths | None = None) -> int:
+    """Handle the due deliveries; return how many of them started something."""
     keys = {"broker_url": "redis://127.0.0.1:1/0"}
     core = open_background_context(api.settings.model_copy(update=keys), threading.Event())
-    yield Processor(core, **options)
+    handler = alone(IncomingDeliveryRow, incoming.due, Processor(core, paths).handle)
+    deliver, before = Deliver(core, [handler]), _started(api)
+    deliver.run_once()
+    deliver.join(WAIT_S)
     core.close()
+    return _started(api) - before
 
 
-def work(api: Api, **options: Any) -> int:
-    with worker(api, **options) as background:
-        return background.run_once()
+def _started(api: Api) -> int:
+    return sum(delivery["state"] == "started" for delivery in came(api))
 
 
 def came(api: Api) -> list[dict[str, Any]]:

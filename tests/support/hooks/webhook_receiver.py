@@ -23,6 +23,7 @@ class Reply:
     status: int = 204
     headers: Mapping[str, str] = field(default_factory=dict)
     gate: threading.Event | None = None
+    body: bytes = b""
     drips: str = ""
     """Where: in the "head", or in the "body"."""
 
@@ -85,8 +86,9 @@ class Receiver(_Server):
                 self.send_response(reply.status)
                 for name, value in reply.headers.items():
                     self.send_header(name, value)
-                self.send_header("content-length", "0")
+                self.send_header("content-length", str(len(reply.body)))
                 self.end_headers()
+                self.wfile.write(reply.body)
 
             def _drip(self, reply: Reply) -> None:
                 assert reply.gate is not None
@@ -129,8 +131,8 @@ class MailServer(_Server):
 
 
 def wait_for_senders() -> None:
-    """Wait for the threads that send webhooks (see `gonogo_service.webhooks.outbound.Sender`)."""
+    """Wait for the threads of `gonogo_service.background.deliver.Deliver`."""
     until = time.monotonic() + WAIT_S
     for thread in threading.enumerate():
-        if thread.name.startswith("webhook-"):
+        if thread.name.startswith("deliver-"):
             thread.join(max(0.0, until - time.monotonic()))

@@ -10,7 +10,7 @@ from standardwebhooks import Webhook
 from typer.testing import CliRunner
 
 from gonogo_service.cli.nouns.webhooks import app
-from gonogo_service.webhooks import secrets
+from gonogo_service.webhooks.signing import new_secret
 
 BODY = '{"type":"job.finished"}'
 
@@ -26,7 +26,7 @@ BODY = '{"type":"job.finished"}'
 def test_a_message_is_verified_or_not(
     tmp_path: Path, changed: dict[str, str], code: int, expected_output: str
 ) -> None:
-    secret, now = secrets.make(), datetime.now(UTC)
+    secret, now = new_secret(), datetime.now(UTC)
     (tmp_path / "body").write_text(BODY)
     words = {
         "--id": "m1",

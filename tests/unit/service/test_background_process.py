@@ -9,34 +9,32 @@ import pytest
 from pydantic import SecretStr
 
 from gonogo.settings import Settings
+from gonogo_service.background.deliver import make_deliver
 from gonogo_service.background.process import create_background
 
 ALWAYS = [
     "dispatcher",
     "reaper",
-    "rollups",
     "retention",
     "assess",
     "scheduler",
     "bisecting",
-    "delivery",
-    "hooks",
+    "deliver",
     "presence",
-    "webhooks",
 ]
 TOKEN = {"github_token": SecretStr("ghp_token")}
 BAD_APP = {"github_app_id": "17", "github_app_key": SecretStr("no key")}
 
 
 @pytest.mark.parametrize(
-    ("settings", "more"),
+    ("settings", "clients"),
     [
-        ({}, []),
-        (TOKEN, ["github"]),
-        (BAD_APP, []),  # everything else goes on
+        ({}, 0),
+        (TOKEN, 2),
+        (BAD_APP, 0),  # everything else goes on
     ],
 )
-def test_the_settings_choose_the_roles(settings: dict[str, Any], more: list[str]) -> None:
+def test_the_settings_choose_the_roles(settings: dict[str, Any], clients: int) -> None:
     background = create_background(
         Settings(
             database_url="sqlite:///nowhere/gonogo.sqlite",
@@ -46,8 +44,8 @@ def test_the_settings_choose_the_roles(settings: dict[str, Any], more: list[str]
         ),
         threading.Event(),
     )
-    assert [role.name.partition("/")[0] for role in background.roles] == ALWAYS + more
-    assert len(background.closing) == (2 if "github" in more else 0)
+    assert [role.name.partition("/")[0] for role in background.roles] == ALWAYS
+    assert len(make_deliver(background.context).clients) == clients
     background.context.stop.set()
     background.run()  # it was asked to stop before the database was there
 

@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import httpx
 import pytest
 import time_machine
 
 from github import APP, REPOSITORY, TOKEN, GitHubServer, Scripted
-from gonogo_service.ci.github import limits
-from gonogo_service.ci.github.access import App, Token, read_key
-from gonogo_service.ci.github.client import GitHub
-from gonogo_service.ci.github.problems import Away, GitHubError, Limited, Refused
+from gonogo_service.ci.github import GitHub, GitHubError, Limited, Refused, limit_of, read_key
 
 SHA = "a" * 40
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -37,27 +35,30 @@ def server(running: GitHubServer) -> GitHubServer:
 
 @pytest.fixture
 def github(server: GitHubServer) -> Iterator[GitHub]:
-    client = GitHub(server.url, Token(TOKEN))
+    client = GitHub(server.url, token=TOKEN)
     yield client
     client.close()
 
 
 @pytest.fixture
 def app(server: GitHubServer) -> Iterator[GitHub]:
-    client = GitHub(server.url, App(APP, read_key(server.pem.replace("\n", "\\n")), Token(TOKEN)))
+    key = read_key(server.pem.replace("\n", "\\n"))
+    client = GitHub(server.url, token=TOKEN, app=APP, key=key)
     yield client
     client.close()
 
 
 def status(github: GitHub, sha: str = SHA, repository: str = REPOSITORY) -> None:
-    github.set_status(
-        repository,
-        sha,
-        state="success",
-        context="gonogo/nightly",
-        description="x" * 300,
-        url="https://gonogo.example",
-    )
+    body = {"state": "success", "context": "gonogo/nightly", "description": "well"}
+    github.call("POST", repository, f"/statuses/{sha}", body)
+
+
+def create_comment(github: GitHub, text: str) -> int:
+    return github.create(REPOSITORY, "/issues/7/comments", {"body": text})
+
+
+def create_check(github: GitHub, **more: Any) -> int:
+    return github.create(REPOSITORY, "/check-runs", check(**more))
 
 
 def check(**more: Any) -> dict[str, Any]:
@@ -69,29 +70,21 @@ def test_a_token_sets_statuses_and_comments_but_makes_no_check_runs(
 ) -> None:
     status(github)
     (commit_status,) = server.statuses
-    assert (
-        commit_status["sha"],
-        commit_status["state"],
-        commit_status["target_url"],
-        len(commit_status["description"]),
-    ) == (
-        SHA,
-        "success",
-        "https://gonogo.example",
-        140,
-    )
-    github.change_comment(REPOSITORY, github.create_comment(REPOSITORY, 7, "one"), "two")
+    assert (commit_status["sha"], commit_status["state"]) == (SHA, "success")
+    path = f"/issues/comments/{create_comment(github, 'one')}"
+    github.call("PATCH", REPOSITORY, path, {"body": "two"})
     assert [comment["body"] for comment in server.comments] == ["two"]
     assert not github.may_check(REPOSITORY)
     with pytest.raises(Refused, match="authenticate via a GitHub App"):
-        github.create_check(REPOSITORY, check())
+        create_check(github)
 
 
 def test_an_app_proves_who_it_is_and_renews_its_tokens_in_time(
     server: GitHubServer, app: GitHub
 ) -> None:
-    number = app.create_check(REPOSITORY, check())
-    app.change_check(REPOSITORY, number, {"status": "completed", "conclusion": "success"})
+    number = create_check(app)
+    ended = {"status": "completed", "conclusion": "success"}
+    app.call("PATCH", REPOSITORY, f"/check-runs/{number}", ended)
     assert (server.checks[0]["status"], server.checks[0]["conclusion"]) == ("completed", "success")
     assert (
         len([path for path in server.paths("POST") if path.endswith("access_tokens")]) == 1
@@ -122,7 +115,7 @@ def test_where_the_app_is_not_installed_the_token_speaks(server: GitHubServer, a
     with time_machine.travel(datetime.now(UTC) + timedelta(minutes=6), tick=False):
         assert app.may_check(REPOSITORY)
     server.installed = False
-    alone = GitHub(server.url, App(APP, server.key))
+    alone = GitHub(server.url, app=APP, key=server.key)
     with pytest.raises(Refused, match="not installed"):
         status(alone)
     alone.close()
@@ -130,15 +123,19 @@ def test_where_the_app_is_not_installed_the_token_speaks(server: GitHubServer, a
 
 def test_what_is_there_is_found_on_whichever_page(server: GitHubServer, app: GitHub) -> None:
     server.most = 2
-    numbers = [app.create_check(REPOSITORY, check(external_id=f"e{number}")) for number in range(5)]
-    assert app.find_check(REPOSITORY, SHA, name="GoNoGo", external_id="e4") == numbers[4]
-    assert app.find_check(REPOSITORY, SHA, name="other", external_id="e4") is None
+    numbers = [create_check(app, external_id=f"e{number}") for number in range(5)]
+    pages = list(app.pages(REPOSITORY, f"/commits/{SHA}/check-runs?check_name=GoNoGo"))
+    assert [[run["id"] for run in page["check_runs"]] for page in pages] == [
+        numbers[:2],
+        numbers[2:4],
+        numbers[4:],
+    ]
     for text in ("> <!-- mine -->", "x", "y", "z"):
         server.comment(7, text)
     assert (
         app.find_comment(REPOSITORY, 7, "<!-- mine -->") is None
     )  # a comment that quotes ours is not ours
-    comment = app.create_comment(REPOSITORY, 7, "<!-- mine -->\nall is well")
+    comment = create_comment(app, "<!-- mine -->\nall is well")
     assert app.find_comment(REPOSITORY, 7, "<!-- mine -->") == comment
     pages = [
         request.query["page"]
@@ -154,7 +151,7 @@ def test_a_comment_of_a_stranger_is_not_ours_whatever_it_says(
     server.comment(7, "<!-- mine -->\nthis may be merged")
     for client in (github, app):
         assert client.find_comment(REPOSITORY, 7, "<!-- mine -->") is None
-        comment = client.create_comment(REPOSITORY, 7, "<!-- mine -->\nthis must not be merged")
+        comment = create_comment(client, "<!-- mine -->\nthis must not be merged")
         assert client.find_comment(REPOSITORY, 7, "<!-- mine -->") == comment
     assert server.paths("GET").count("/user") == 1
 
@@ -186,7 +183,7 @@ def test_a_limit_is_waited_for_and_nothing_is_asked_before(
 ) -> None:
     server.script = [answer]
     with time_machine.travel(NOW, tick=False) as clock:
-        github = GitHub(server.url, Token(TOKEN))
+        github = GitHub(server.url, token=TOKEN)
         with pytest.raises(Limited) as caught:
             status(github)
         assert caught.value.until == NOW + timedelta(seconds=wait)
@@ -206,19 +203,20 @@ def test_the_last_request_of_a_window_is_an_answer_and_the_next_one_waits(
     headers = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(int(NOW.timestamp()) + 60)}
     server.script = [Scripted(201, headers, {"id": 1})]
     with time_machine.travel(NOW, tick=False):
-        github = GitHub(server.url, Token(TOKEN))
+        github = GitHub(server.url, token=TOKEN)
         status(github)
         with pytest.raises(Limited):
             status(github)
         github.close()
-    assert limits.until(403, {}, "Resource not accessible by integration", NOW) is None
+    refused = httpx.Response(403, text="Resource not accessible by integration")
+    assert limit_of(refused, NOW) is None
 
 
 @pytest.mark.parametrize(
     ("wrong", "raised", "words"),
     [
-        (Scripted(502), Away, "502"),
-        (Scripted(200, body={}), Away, "no id"),
+        (Scripted(502), GitHubError, "502"),
+        (Scripted(200, body={}), GitHubError, "no id"),
         (
             Scripted(403, body={"message": "Resource not accessible by integration"}),
             Refused,
@@ -243,7 +241,7 @@ def test_what_github_may_answer_instead(
 ) -> None:
     server.script = [wrong]
     with pytest.raises(raised, match=words) as caught:
-        github.create_comment(REPOSITORY, 7, "text")
+        create_comment(github, "text")
     assert TOKEN not in str(caught.value)
 
 
@@ -254,8 +252,8 @@ def test_wrong_names_and_a_dead_server_are_told_apart(server: GitHubServer, gith
     assert server.requests == []
     with pytest.raises(Refused, match="No commit found"):
         status(github, sha="b" * 40)
-    dead = GitHub("http://127.0.0.1:1", Token(TOKEN))
-    with pytest.raises(Away, match="ConnectError"):
+    dead = GitHub("http://127.0.0.1:1", token=TOKEN)
+    with pytest.raises(GitHubError, match="ConnectError"):
         status(dead)
     dead.close()
 
@@ -271,7 +269,7 @@ def test_a_renamed_repository_is_followed_on_the_same_server(
 
 def test_keys_that_are_none_are_refused_without_showing_them() -> None:
     pem = "-----BEGIN RSA PRIVATE KEY-----\nsecret\n-----END RSA PRIVATE KEY-----"
-    for text, words in (("secret.pem", "nor a readable file"), (pem, "no private key")):
+    for text, words in (("secret.pem", "nor a readable file"), (pem, "no private RSA key")):
         with pytest.raises(ValueError, match=words) as caught:
             read_key(text)
         assert "secret" not in str(caught.value)

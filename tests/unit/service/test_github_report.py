@@ -3,8 +3,8 @@ text, and nothing is too long."""
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,46 +14,49 @@ from gonogo.flakiness.grades import Sharpness
 from gonogo.flakiness.waivers import RED_OR_HOLLOW, waived
 from gonogo.reports import markdown
 from gonogo.spec.verdicts import Verdict
-from gonogo_service.ci.commit_checks import CommitCheck
-from gonogo_service.ci.github import report
-from gonogo_service.ci.github.client import MAX_TEXT
-from gonogo_service.ci.github.report import Links
+from gonogo_service.ci import report
+from gonogo_service.ci.model import CommitCheckRow
 from gonogo_service.compare.comparing import Compared, Comparison
 from gonogo_service.compare.sides import Place, Side, SideResults
-from gonogo_service.gauges.store import GaugeSummary
 from gonogo_service.kit.database.states import HookSource, JobState
 from gonogo_service.waivers.model import WaiverRow
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-SUBJECT = CommitCheck(
-    id="0195",
-    delivery="0194",
-    source=HookSource.github,
-    event="pull_request",
-    rule="nightly",
-    suite="small",
-    suite_key="k",
-    repository="lab/kernels",
-    installation=None,
-    branch="main",
-    pull_request=7,
-    fork=False,
-    head_sha="a" * 40,
-    base_sha="b" * 40,
-    head_build="head",
-    base_build="base",
-    run="0196",
-    base_run="0197",
-    gauges=[],
-    error=None,
-    occurred_at=NOW,
-    created_at=NOW,
-)
-LINKS = Links(
-    "https://g.example/runs/0196",
-    "https://g.example/compare",
-    lambda job: f"https://g.example/jobs/{job}",
-)
+SUBJECT: dict[str, Any] = {
+    "id": "0195",
+    "delivery": "0194",
+    "source": HookSource.github,
+    "event": "pull_request",
+    "rule": "nightly",
+    "suite": "small",
+    "suite_key": "k",
+    "repository": "lab/kernels",
+    "installation": None,
+    "branch": "main",
+    "pull_request": 7,
+    "fork": False,
+    "head_sha": "a" * 40,
+    "base_sha": "b" * 40,
+    "head_build": "head",
+    "base_build": "base",
+    "run": "0196",
+    "base_run": "0197",
+    "gauges": [],
+    "error": None,
+    "occurred_at": NOW,
+    "created_at": NOW,
+}
+COMPARED = "https://g.example/compare"
+
+
+def page(path: str) -> str:
+    return f"https://g.example{path}"
+
+
+def commit_check(**changes: Any) -> CommitCheckRow:
+    return CommitCheckRow(**{**SUBJECT, **changes})
+
+
 HOSTILE = "<script>`` @everyone [x](javascript:1) **b** \n# h"
 
 
@@ -85,10 +88,11 @@ def comparison(*tests: Compared, base_jobs: int = 1) -> Comparison:
 def report_of(*tests: Compared, **changes: Any) -> report.Report:
     jobs = 0 if "base_run" in changes else 1
     return report.compared(
-        replace(SUBJECT, **changes),
+        commit_check(**changes),
         comparison(*tests, base_jobs=jobs),
-        LINKS,
         {"job-1": "s1 is subtracted twice"},
+        page,
+        COMPARED,
     )
 
 
@@ -101,7 +105,7 @@ def test_a_new_hollow_pass_is_red_and_says_where_why_and_how_to_see_it_again() -
         "state": "failure",
         "context": "gonogo/nightly/small (pull_request)",
         "description": "1 new hollow pass, 1 passed",
-        "url": "https://g.example/compare",
+        "target_url": COMPARED,
     }
     text = report.comment([answer])
     assert text.startswith(report.MARKER)
@@ -147,17 +151,18 @@ def test_where_all_is_well_there_is_nothing_to_say() -> None:
     assert (answer.state, answer.worth, answer.annotations) == ("success", False, ())
     assert "PASSED" not in answer.details
     assert "is unknown" not in answer.details
-    unread: Any = dict.fromkeys(field.name for field in fields(GaugeSummary))
-    shown = {"kernel": "k", "test": {"shape": [1]}, "words": "5 of 9 pass"}
-    state, sharpness = JobState.finished, Sharpness.blunt
-    gauge = GaugeSummary(**{**unread, "id": "g", "state": state, "sharpness": sharpness, **shown})
+    shown = {"kernel": "k", "test": {"shape": [1]}, "words": "5 of 9 pass", "error": None}
+    finished: Any = SimpleNamespace(
+        id="g", state=JobState.finished, sharpness=Sharpness.blunt, **shown
+    )
+    failed: Any = SimpleNamespace(id="f", state=JobState.failed, sharpness=None, **shown)
     measured = report.gauged(
-        replace(SUBJECT, suite=None),
-        [gauge, replace(gauge, state=JobState.failed)],
-        lambda gauge_id: f"https://g.example/{gauge_id}",
+        commit_check(suite=None),
+        [finished, failed],
+        page,
     )
     assert (measured.state, measured.words) == ("error", "1 blunt, 1 without a result")
-    assert "[k 1](https://g.example/g): 5 of 9 pass" in measured.details
+    assert "[k 1](https://g.example/gauges/g): 5 of 9 pass" in measured.details
 
 
 def test_another_arithmetic_is_listed_and_annotated_as_a_notice_and_turns_nothing_red() -> None:
@@ -182,8 +187,8 @@ def test_text_of_others_stays_text_and_calls_nobody() -> None:
     assert "Base was not run" in text
     assert "````sh\n  echo ``` && x\n  ````" in text
     assert markdown.code("a`b``") == "``` a`b`` ```"
-    assert report.broken(SUBJECT, HOSTILE).status()["state"] == "error"
-    assert "<script>" not in report.broken(SUBJECT, HOSTILE).details
+    assert report.broken(commit_check(), HOSTILE).status()["state"] == "error"
+    assert "<script>" not in report.broken(commit_check(), HOSTILE).details
 
 
 def test_pytest_files_are_annotated_where_they_are() -> None:
@@ -211,10 +216,10 @@ def test_nothing_is_longer_than_github_takes() -> None:
         len(annotation["message"]) <= report.MAX_MESSAGE and len(annotation["title"]) <= 255
         for annotation in answer.annotations
     )
-    assert max(len(answer.context), len(answer.check()["name"])) <= 255
-    assert len(answer.check()["output"]["summary"]) <= MAX_TEXT
+    assert max(len(answer.status()["context"]), len(answer.check()["name"])) <= 255
+    assert len(answer.check()["output"]["summary"]) <= report.MAX_TEXT
     text = report.comment([answer] * 3)
-    assert len(text) <= MAX_TEXT
+    assert len(text) <= report.MAX_TEXT
     assert "too long for a comment" in text
     assert text.endswith("2 more suites are left out.\n")
 

@@ -10,8 +10,8 @@ import time_machine
 from pydantic import SecretStr
 from standardwebhooks import Webhook
 
-from gonogo_service.ci import signatures
-from gonogo_service.webhooks.signatures import Unverified
+from gonogo_service.webhooks import signing
+from gonogo_service.webhooks.signing import GITHUB, Unverified
 
 NOW = 1_800_000_000
 BODY = b'{"zen":"x"}'
@@ -36,74 +36,76 @@ def headers(secret: str, **changes: str) -> dict[str, str]:
     [(None, []), (SecretStr(" a,b ,, "), ["a", "b"]), (SecretStr(""), [])],
 )
 def test_a_setting_may_have_several_secrets(setting: SecretStr | None, secrets: list[str]) -> None:
-    assert signatures.secrets_of(setting) == secrets
+    assert signing.listed(setting) == secrets
 
 
 def test_github_signs_with_any_of_the_secrets() -> None:
     for secret in (OLD, NEW):
-        signatures.github([OLD, NEW], {signatures.SIGNATURE: signatures.sign(secret, BODY)}, BODY)
-    given = {signatures.SIGNATURE: signatures.sign(NEW, BODY)}
+        signing.verify_github([OLD, NEW], {GITHUB: signing.github_signature(secret, BODY)}, BODY)
+    given = {GITHUB: signing.github_signature(NEW, BODY)}
     for secrets, body in (([OLD], BODY), ([OLD, NEW], BODY + b" "), ([], BODY)):
         with pytest.raises(Unverified, match="does not match"):
-            signatures.github(secrets, given, body)
+            signing.verify_github(secrets, given, body)
 
 
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
         ({}, "is missing"),
-        ({signatures.SIGNATURE: "sha1=" + "0" * 64}, "is missing"),
-        ({signatures.SIGNATURE: "sha256=" + "0" * 63}, "64 hexadecimal digits"),
-        ({signatures.SIGNATURE: "sha256=" + "0" * 63 + "X"}, "64 hexadecimal digits"),
+        ({GITHUB: "sha1=" + "0" * 64}, "is missing"),
+        ({GITHUB: "sha256=" + "0" * 63}, "64 hexadecimal digits"),
+        ({GITHUB: "sha256=" + "0" * 63 + "X"}, "64 hexadecimal digits"),
     ],
 )
 def test_a_signature_of_another_form_is_refused_before_the_body_is_read(
     given: Mapping[str, str], reason: str
 ) -> None:
     with pytest.raises(Unverified, match=reason):
-        signatures.github_form(given)
+        signing.check_github_form(given)
     with pytest.raises(Unverified, match=reason):
-        signatures.github([NEW], given, BODY)
+        signing.verify_github([NEW], given, BODY)
 
 
 def test_another_ci_signs_with_any_of_the_secrets_now() -> None:
-    for secret in WHSEC:
-        signatures.standard_form(headers(secret), now=NOW + 300)
-        signatures.standard(WHSEC, headers(secret), BODY, now=NOW + 300)
-    with time_machine.travel(NOW, tick=False):
-        signatures.standard_form(headers(WHSEC[0]))
-        signatures.standard(WHSEC, headers(WHSEC[0]), BODY)
+    with time_machine.travel(NOW + 300, tick=False):
+        for secret in WHSEC:
+            signing.check_form(headers(secret))
+            signing.verify(WHSEC, headers(secret), BODY)
     for secrets, changes, now, reason in (
         (WHSEC[:1], {}, NOW, "another secret"),
         (WHSEC, {"id": "msg_2"}, NOW, "another secret"),
         (WHSEC, {}, NOW + 301, "301 s old"),
         (WHSEC, {}, NOW - 301, "-301 s old"),
-        ([], {}, NOW, "no secret is set"),
+        ([], {}, NOW, "no signature matches"),
     ):
-        with pytest.raises(Unverified, match=reason):
-            signatures.standard(secrets, headers(WHSEC[1], **changes), BODY, now=now)
+        with (
+            time_machine.travel(now, tick=False),
+            pytest.raises(Unverified, match=reason),
+        ):
+            signing.verify(secrets, headers(WHSEC[1], **changes), BODY)
 
 
 def test_another_ci_s_headers_are_refused_before_the_body_is_read() -> None:
     signature = headers(WHSEC[0])["webhook-signature"]
-    full = signature + " " + "x" * (signatures.MAX_HEADER - len(signature) - 1)
-    for good in (signature, f"v2,x {signature}", full):
-        signatures.standard_form(headers(WHSEC[0], signature=good), now=NOW)
-    for bad in ("", "v2,x", signature[:-1], full + "x"):
-        with pytest.raises(Unverified, match="44 base64 characters"):
-            signatures.standard_form(headers(WHSEC[0], signature=bad), now=NOW)
+    full = signature + " " + "x" * (signing.MAX_HEADER - len(signature) - 1)
+    with time_machine.travel(NOW, tick=False):
+        for good in (signature, f"v2,x {signature}", full):
+            signing.check_form(headers(WHSEC[0], signature=good))
+        for bad in ("", "v2,x", signature[:-1], full + "x"):
+            with pytest.raises(Unverified, match="44 base64 characters"):
+                signing.check_form(headers(WHSEC[0], signature=bad))
     for now in (NOW - 301, NOW + 301):
-        with pytest.raises(Unverified, match="s old"):
-            signatures.standard_form(headers(WHSEC[0]), now=now)
+        with time_machine.travel(now, tick=False), pytest.raises(Unverified, match="s old"):
+            signing.check_form(headers(WHSEC[0]))
 
 
 def test_a_delivery_is_named_by_short_plain_text() -> None:
-    names = (signatures.DELIVERY, signatures.EVENT)
-    longest = "x" * signatures.MAX_ID
-    given = {signatures.DELIVERY: longest, signatures.EVENT: "push"}
-    assert signatures.identity(given, names) == (longest, "push")
+    names = ("x-github-delivery", "x-github-event")
+    longest = "x" * signing.MAX_ID
+    given = {"x-github-delivery": longest, "x-github-event": "push"}
+    assert signing.identity(given, *names) == (longest, "push")
     for wrong in ("", longest + "x", "püsh", "push\n"):
-        with pytest.raises(Unverified, match=signatures.EVENT):
-            signatures.identity({**given, signatures.EVENT: wrong}, names)
-    with pytest.raises(Unverified, match=signatures.DELIVERY):
-        signatures.identity({signatures.EVENT: "push"}, names)
+        with pytest.raises(Unverified, match="x-github-event"):
+            signing.identity({**given, "x-github-event": wrong}, *names)
+    with pytest.raises(Unverified, match="x-github-delivery"):
+        signing.identity({"x-github-event": "push"}, *names)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gonogo.cli.kit import nouns
-from gonogo.cli.kit.groups import group
-from gonogo.cli.kit.nouns import CURSOR, JSON, LIMIT, Noun
+from gonogo.cli.kit.noun import Noun
 
 HOOKS = Noun(
     "hooks",
@@ -17,16 +16,14 @@ HOOKS = Noun(
         "reason": "reason",
     },
     "a delivery",
+    about="Look at deliveries of GitHub and other CI.",
+    filters={
+        "source": "Only those of github, ci, or asked (looked up at GitHub).",
+        "state": "Only those that are waiting, started, ignored or failed.",
+        "event": "Only this type, such as push.",
+        "repository": "Only those of this repository: owner/name.",
+    },
     path="/hooks/deliveries",
     plural="deliveries",
 )
-app = group("Look at deliveries of GitHub and other CI.")
-
-
-@app.command("list")
-def list_(limit: int = LIMIT, cursor: str | None = CURSOR, as_json: bool = JSON) -> None:
-    """List the newest deliveries that came in, and what became of each."""
-    nouns.print_list(HOOKS, limit=limit, cursor=cursor, as_json=as_json)
-
-
-nouns.add_show(app, HOOKS, "Show a delivery and what it started.")
+app = nouns.app_of(HOOKS)

@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import typer
 
 import gonogo.settings
-from gonogo import urls
 from gonogo.cli.kit import nouns, show
 from gonogo.cli.kit.client import Client
 from gonogo.cli.kit.files import reading
-from gonogo.cli.kit.groups import group
-from gonogo.cli.kit.nouns import CURSOR, JSON, LIMIT, Noun
+from gonogo.cli.kit.noun import Noun
+from gonogo.cli.kit.nouns import CURSOR, JSON, LIMIT
 from gonogo.errors import FieldError
+from gonogo_service.webhooks.noun import WEBHOOKS
 
-WEBHOOKS = Noun(
-    "webhooks",
-    {
-        "webhook": "id",
-        "kind": "kind",
-        "url": "url",
-        "events": "events",
-        "state": "state",
-        "reason": "reason",
-    },
-    "a webhook",
-    page=urls.webhook,
-)
 DELIVERIES = {
     "delivery": "id",
     "type": "type",
@@ -45,16 +31,7 @@ EVENT = typer.Option(
 )
 ONCE = "The secret is shown this once: "
 
-app = group("Send messages about jobs, runs and flags to other programs.")
-
-
-@app.command("list")
-def list_(limit: int = LIMIT, cursor: str | None = CURSOR, as_json: bool = JSON) -> None:
-    """List the newest webhooks."""
-    nouns.print_list(WEBHOOKS, limit=limit, cursor=cursor, as_json=as_json)
-
-
-nouns.add_show(app, WEBHOOKS, "Show a webhook, without its secret.")
+app = nouns.app_of(WEBHOOKS)
 
 
 @app.command()
@@ -98,9 +75,6 @@ def change(
     with Client() as client:
         record = client.call("PATCH", WEBHOOKS.of(webhook), body=body)
         nouns.stored(WEBHOOKS, client, record, "changed", as_json=as_json)
-
-
-nouns.add_remove(app, WEBHOOKS, "Delete a webhook with its deliveries.", "deleted")
 
 
 @app.command()
@@ -157,8 +131,8 @@ def verify(
     as_json: bool = JSON,
 ) -> None:
     """Verify a signature. Exit codes: 0 it fits, 1 it does not, 2 usage."""
-    from gonogo_service.webhooks.signatures import Unverified
-    from gonogo_service.webhooks.signatures import verify as check
+    from gonogo_service.webhooks.signing import Unverified
+    from gonogo_service.webhooks.signing import verify as check
 
     with reading(body, "body"):
         data = sys.stdin.buffer.read() if str(body) == "-" else body.read_bytes()
@@ -168,15 +142,12 @@ def verify(
         raise FieldError("secret", "", "is missing: give --secret, or set GONOGO_WEBHOOK_SECRET")
     why = None
     try:
-        check(
-            secret,
-            message_id,
-            timestamp,
-            signature,
-            data,
-            now=time.time(),
-            tolerance_s=tolerance or None,
-        )
+        headers = {
+            "webhook-id": message_id,
+            "webhook-timestamp": timestamp,
+            "webhook-signature": signature,
+        }
+        check([secret], headers, data, tolerance_s=tolerance or None)
     except Unverified as problem:
         why = str(problem)
     except ValueError as problem:

@@ -19,7 +19,6 @@ from gonogo_service.jobs.bodies import GaugeIn
 from gonogo_service.kit.answers import make_router
 from gonogo_service.kit.notifier import DispatchNotifier
 from gonogo_service.people.context import Admin, Context, Ctx, Submitter
-from gonogo_service.webhooks import api as webhooks
 
 router = make_router("rehearsals")
 
@@ -76,9 +75,3 @@ def bisection(
 ) -> Checked:
     """Make all checks of `POST /bisections` without creating a bisection."""
     return rehearse(context, lambda dry: bisections.submit(dry, who, request, body, None))
-
-
-@router.post("/webhooks:validate", summary="Check a subscription")
-def webhook(context: Ctx, who: Admin, body: webhooks.WebhookIn) -> Checked:
-    """Make all checks of `POST /webhooks` without creating a subscription."""
-    return rehearse(context, lambda dry: webhooks.subscribe(dry, who, body))

@@ -6,31 +6,16 @@ A message is stored in the transaction that decides on the work.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
-from gonogo_service.kit.database.dialect import insert_once
-from gonogo_service.kit.database.encoding import storable, utcnow
-from gonogo_service.kit.database.ids import new_id
-from gonogo_service.kit.outbox.due import Backoff, DueTable
+from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.outbox.model import OutboxRow
 
-OUTBOX = DueTable(OutboxRow, Backoff((5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400)))
 KEEP = timedelta(days=7)
-
-
-@dataclass(frozen=True)
-class OutboxMessage:
-    """A message that is not delivered yet."""
-
-    id: str
-    topic: str
-    payload: dict[str, Any]
-    tries: int
 
 
 def add(
@@ -42,17 +27,7 @@ def add(
     now: datetime | None = None,
 ) -> None:
     """Store a message; a second one with the same `dedupe` is ignored."""
-    now = now or utcnow()
-    row = {
-        "id": new_id(),
-        "topic": topic,
-        "dedupe": dedupe,
-        "payload": payload,
-        "created_at": now,
-        "due_at": now,
-        "tries": 0,
-    }
-    insert_once(session, OutboxRow, [row])
+    OutboxRow.add(session, [{"topic": topic, "key": dedupe, "payload": payload}], now=now)
 
 
 def due(
@@ -62,18 +37,16 @@ def due(
     exclude: Sequence[str] = (),
     now: datetime | None = None,
     limit: int = 100,
-) -> list[OutboxMessage]:
+) -> Sequence[OutboxRow]:
     """Return the messages to deliver now, oldest first: of `topics`, or of all but `exclude`."""
-    query = select(OutboxRow).where(
-        OutboxRow.topic.not_in(exclude) if topics is None else OutboxRow.topic.in_(topics)
-    )
-    rows = session.scalars(OUTBOX.due(query, now=now, limit=limit))
-    return [OutboxMessage(row.id, row.topic, row.payload, row.tries) for row in rows]
+    topic = OutboxRow.topic
+    wanted = topic.not_in(exclude) if topics is None else topic.in_(topics)
+    return session.scalars(OutboxRow.due(now=now, limit=limit).where(wanted)).all()
 
 
 def known(session: Session, dedupes: Sequence[str]) -> set[str]:
     """Return those of the `dedupe` values whose messages are still stored, delivered or not."""
-    return set(session.scalars(select(OutboxRow.dedupe).where(OutboxRow.dedupe.in_(dedupes))))
+    return set(session.scalars(select(OutboxRow.key).where(OutboxRow.key.in_(dedupes))))
 
 
 def delivered(session: Session, ids: Sequence[str], *, now: datetime | None = None) -> bool:
@@ -85,7 +58,7 @@ def delivered(session: Session, ids: Sequence[str], *, now: datetime | None = No
     marked = session.execute(
         update(OutboxRow)
         .where(OutboxRow.id.in_(ids), OutboxRow.due_at.is_not(None))
-        .values(due_at=None, done_at=now or utcnow(), error=None)
+        .values(state="done", due_at=None, ended_at=now or utcnow(), reason=None)
         .execution_options(synchronize_session=False)
     )
     return bool(getattr(marked, "rowcount", 0))
@@ -95,14 +68,15 @@ def postponed(
     session: Session, message_id: str, error: str, *, now: datetime | None = None
 ) -> None:
     """Record why a delivery failed; it is retried after a growing delay, and never given up."""
-    row = OUTBOX.locked(session, message_id)
+    row = OutboxRow.locked(session, message_id)
     if row is not None:
-        OUTBOX.postponed(row, now=now)
-        row.error = storable(error)
-        session.flush()
+        row.postpone(error, now=now)
 
 
 def purge(session: Session, *, now: datetime | None = None) -> int:
     """Delete messages that were delivered long ago; return their number."""
-    deleted = session.execute(delete(OutboxRow).where(OutboxRow.done_at < (now or utcnow()) - KEEP))
+    old = OutboxRow.ended_at < (now or utcnow()) - KEEP
+    deleted = session.execute(
+        delete(OutboxRow).where(old).execution_options(synchronize_session=False)
+    )
     return int(getattr(deleted, "rowcount", 0))

@@ -1,1 +1,0 @@
-"""Answers to GitHub: a commit status, a check run, and one comment per pull request."""
