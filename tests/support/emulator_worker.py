@@ -20,7 +20,7 @@ from gonogo.judging.judging import judge
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.background import dispatcher
 from gonogo_service.background.assess import Assessor
-from gonogo_service.jobs import attempts, chunks
+from gonogo_service.jobs import attempts, chunks, dispatching
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
@@ -44,8 +44,8 @@ def work_off(core: BackgroundContext) -> int:
     """Run every chunk that waits, and assess every job that is over; how many chunks."""
     done = 0
     while chosen := core.reading(lambda session: chunks.choose(session, QUEUE, 50)):
-        core.session(lambda session, ids=chosen: chunks.dispatch(session, ids, now=utcnow()))
-        for item in core.reading(lambda session: attempts.unpublished(session, "this life")):
+        core.session(lambda session, ids=chosen: dispatching.dispatch(session, ids, now=utcnow()))
+        for item in core.reading(lambda session: dispatching.unpublished(session, "this life")):
             body = json.loads(json.dumps(dispatcher.chunk_message(core, item)))
             _run(
                 core,

@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 from gonogo.gauge import kernels
 from gonogo.gauge.comparators import STORED_RTOLS
 from gonogo.spec.test_spec import TestSpec
-from gonogo_service.jobs import attempts, chunks
-from gonogo_service.jobs.attempts import Sendable
+from gonogo_service.jobs import attempts, chunks, dispatching
+from gonogo_service.jobs.dispatching import Sendable
 from gonogo_service.kit.database.encoding import utcnow
 
 TEST: dict[str, Any] = {
@@ -84,9 +84,9 @@ def row(
 def dispatched(session: Session) -> list[Sendable]:
     """Every waiting chunk gets an attempt that a worker started."""
     for queue in chunks.waiting(session):
-        chunks.dispatch(session, chunks.choose(session, queue, 1000), now=utcnow())
-    sendable = attempts.unpublished(session, "epoch")
-    attempts.published(session, [item.attempt for item in sendable], "epoch", now=utcnow())
+        dispatching.dispatch(session, chunks.choose(session, queue, 1000), now=utcnow())
+    sendable = dispatching.unpublished(session, "epoch")
+    dispatching.published(session, [item.attempt for item in sendable], "epoch", now=utcnow())
     for item in sendable:
         attempts.started(
             session, item.attempt, {"worker": "w", "device": "host/emulator:0"}, now=utcnow()

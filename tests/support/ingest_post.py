@@ -15,7 +15,7 @@ from gonogo_service.background import ingest, keyring
 from gonogo_service.background.refusals import Refusals
 from gonogo_service.devices.model import DeviceRow
 from gonogo_service.hosts import refused_messages
-from gonogo_service.jobs import chunks
+from gonogo_service.jobs import chunks, dispatching
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import AttemptRow
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
@@ -63,7 +63,7 @@ class Post:
         job = self.context.session(lambda current: jobs.create(current, new_job(seeds))).id
         now = utcnow()
         chosen = self.context.reading(lambda current: chunks.choose(current, QUEUE, 50))
-        self.context.session(lambda current: chunks.dispatch(current, chosen, now=now))
+        self.context.session(lambda current: dispatching.dispatch(current, chosen, now=now))
         with reading(self.context.engine) as current:
             query = select(AttemptRow.id).where(AttemptRow.job_id == job)
             return job, str(current.scalars(query.order_by(AttemptRow.id.desc())).first())

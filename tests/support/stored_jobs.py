@@ -16,7 +16,7 @@ from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import JUDGE, Explanation
 from gonogo_service.devices import goldens, heartbeats
 from gonogo_service.devices import store as devices
-from gonogo_service.jobs import attempts, chunks, closing, work
+from gonogo_service.jobs import attempts, chunks, closing, dispatching, work
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import ChunkRow, JobRow, PooledOutput, SuspectSeeds
 from gonogo_service.jobs.new_job import NewJob
@@ -243,7 +243,7 @@ def fleet(
     one idles; their ids by name."""
     now = utcnow()
     names = [f"wormhole:{index}" for index in range(4)]
-    (attempt,) = chunks.dispatch(session, chunks.choose(session, job.queue, 1), now=now)
+    (attempt,) = dispatching.dispatch(session, chunks.choose(session, job.queue, 1), now=now)
     attempts.started(
         session,
         attempt,

@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session
 
 from gonogo.spec import hang_limits
 from gonogo_service.devices import workers
-from gonogo_service.jobs import attempts, chunks
-from gonogo_service.jobs.attempts import Sendable
+from gonogo_service.jobs import chunks, dispatching
+from gonogo_service.jobs.dispatching import Sendable
 from gonogo_service.kit.background_context import BROKER_AWAY, BackgroundContext, log
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.outbox import outbox
@@ -88,7 +88,9 @@ def publish(context: BackgroundContext, pending: Sequence[Sendable], broker_gene
     finally:
         if done:
             context.session(
-                lambda session: attempts.published(session, done, broker_generation, now=utcnow())
+                lambda session: dispatching.published(
+                    session, done, broker_generation, now=utcnow()
+                )
             )
             log.info("dispatched", attempts=len(done))
     return len(done)
@@ -132,7 +134,7 @@ def _choose(
     if waiting:
         live = workers.live(session, now=now, timeout_s=context.settings.heartbeat_timeout_s)
     chosen = choose(session, waiting, live)
-    return chosen, attempts.unpublished(session, broker_generation), live
+    return chosen, dispatching.unpublished(session, broker_generation), live
 
 
 def _write(
@@ -144,5 +146,5 @@ def _write(
 ) -> list[Sendable]:
     if message_ids:
         outbox.delivered(session, list(message_ids), now=now)
-    chunks.dispatch(session, chosen, now=now)
-    return attempts.unpublished(session, broker_generation)
+    dispatching.dispatch(session, chosen, now=now)
+    return dispatching.unpublished(session, broker_generation)

@@ -15,7 +15,7 @@ from gonogo_service.devices import goldens, heartbeats, periods, workers
 from gonogo_service.devices import store as devices
 from gonogo_service.hosts import invitations, message_numbers
 from gonogo_service.hosts import store as hosts
-from gonogo_service.jobs import attempts, queues
+from gonogo_service.jobs import attempts, dispatching, queues
 from gonogo_service.jobs.model import AttemptRow
 from gonogo_service.kit.background_context import BackgroundContext, log
 from gonogo_service.kit.database.encoding import utcnow
@@ -94,7 +94,7 @@ class Reaper:
 
         Every pass writes them, so that they survive a flush.
         """
-        for attempt in context.reading(attempts.to_cancel):
+        for attempt in context.reading(dispatching.to_cancel):
             request_cancel(context, attempt)
         if by_device := context.reading(devices.orders):
             texts = {device: self._sealed(device, order) for device, order in by_device.items()}

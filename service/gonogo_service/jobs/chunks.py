@@ -7,9 +7,8 @@ never sent is no row yet (gonogo_service/jobs/work.py).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Select, func, select
@@ -21,9 +20,7 @@ from gonogo_service.jobs.hang_limits import measured_seed_s
 from gonogo_service.jobs.model import AttemptRow, ChunkRangeRow, ChunkRow, JobRow
 from gonogo_service.jobs.new_job import BACKGROUND_PRIORITY, NewJob
 from gonogo_service.jobs.work import MAX_WORK, Cut, Work
-from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import AttemptState, ChunkState
-from gonogo_service.results import store as results
 
 REFERENCE_BYTES = 2**29  # a reference build's outputs that one attempt keeps in a worker's memory
 # per element of the shape: y or dx in fp32, and the same again for a downstream output
@@ -161,52 +158,3 @@ def _unmade(session: Session, queue: str, count: int) -> Iterator[_Candidate]:
     for row in _first_of_each_owner(session, waits, table.job_id, table.first, count):
         for number in range(row.next, row.next + min(row.ready, count)):
             yield _Candidate(row.job_id, number, row.owner, row.priority)
-
-
-def dispatch(session: Session, places: Sequence[Place], *, now: datetime) -> list[str]:
-    """Give each chosen chunk an attempt for its missing results; return the attempts' ids.
-
-    `attempts.unpublished` then returns these attempts. A chunk that is no longer waiting, or whose
-    job was canceled meanwhile, is skipped. One whose results have all arrived late is closed.
-    """
-    attempt_ids: list[str] = []
-    for job_id, number in sorted(places):
-        job = closing.lock(session, job_id)
-        if job is None or job.state not in closing.LIVE:
-            continue
-        chunk = _chunk(session, job_id, number)
-        if chunk is None or chunk.state != ChunkState.waiting:
-            continue
-        stored = (
-            results.present(session, job_id, chunk.work)
-            if chunk.attempts or chunk.returns
-            else set()
-        )
-        missing = [pair for pair in chunk.work if (pair[0], pair[1]) not in stored]
-        if not missing:
-            closing.end_chunk(session, job, chunk, ChunkState.done, now=now)
-            continue
-        chunk.attempts += 1
-        attempt = AttemptRow(
-            id=new_id(),
-            chunk_id=chunk.id,
-            job_id=job_id,
-            number=chunk.attempts + chunk.returns,
-            state=AttemptState.sent,
-            queue=chunk.queue,
-            work=missing,
-            batches={},
-            created_at=now,
-        )
-        session.add(attempt)
-        chunk.state, chunk.attempt_id = ChunkState.sent, attempt.id
-        session.flush()
-        attempt_ids.append(attempt.id)
-    return attempt_ids
-
-
-def _chunk(session: Session, job_id: str, number: int) -> ChunkRow | None:
-    """Return a chunk of a job, made now if it is the next one; None if it can't be sent."""
-    query = select(ChunkRow).where(ChunkRow.job_id == job_id, ChunkRow.number == number)
-    stored = session.scalar(query.execution_options(populate_existing=True))
-    return stored or work.make_chunk(session, job_id, number)

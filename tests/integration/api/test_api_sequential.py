@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from api import JOB, Api, in_process
-from gonogo_service.jobs import attempts, chunks
+from gonogo_service.jobs import attempts, chunks, dispatching
 from gonogo_service.kit.database.encoding import utcnow
 from job_flow import QUEUE, row
 
@@ -32,10 +32,10 @@ def work(
     for _ in range(most):
         now = utcnow()
         with api.context.session() as current:
-            chunks.dispatch(current, chunks.choose(current, QUEUE, 1), now=now)
-            items = attempts.unpublished(current, "epoch")
+            dispatching.dispatch(current, chunks.choose(current, QUEUE, 1), now=now)
+            items = dispatching.unpublished(current, "epoch")
             for item in items:
-                attempts.published(current, [item.attempt], "epoch", now=now)
+                dispatching.published(current, [item.attempt], "epoch", now=now)
                 attempts.started(current, item.attempt, {"worker": "w"}, now=now)
                 rows = [
                     row(seed, repeat, verdict, explanation, duration_ms=812.5)

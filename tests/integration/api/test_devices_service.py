@@ -20,7 +20,7 @@ from gonogo_service.devices import api as device_api
 from gonogo_service.devices import changes, heartbeats, outcomes, workers
 from gonogo_service.devices import store as devices
 from gonogo_service.devices.model import DeviceRow
-from gonogo_service.jobs import chunks
+from gonogo_service.jobs import chunks, dispatching
 from gonogo_service.jobs import store as jobs
 from gonogo_service.kit.database.engine import reading, session
 from gonogo_service.kit.database.states import DeviceHealth
@@ -207,7 +207,7 @@ def test_outcomes_are_counted_by_device_build_and_test(engine: Engine) -> None:
     with session(engine) as current:
         job = jobs.create(current, new_job(3))
         (chunk,) = chunks.choose(current, "emulator.wormhole.n150", 1)
-        (attempt,) = chunks.dispatch(current, [chunk], now=NOW)
+        (attempt,) = dispatching.dispatch(current, [chunk], now=NOW)
         from gonogo_service.jobs import attempts
 
         rows = [

@@ -14,11 +14,12 @@ from sqlalchemy.orm import Session
 
 from gonogo.settings import Settings
 from gonogo.spec import hang_limits
+from gonogo.spec.test_spec import TestSpec
 from gonogo_service.gauges import submission as gauges
-from gonogo_service.jobs import artifacts, attempts, chunks, closing, events, queues
+from gonogo_service.jobs import artifacts, attempts, chunks, closing, dispatching, events, queues
 from gonogo_service.jobs import store as jobs
-from gonogo_service.jobs.attempts import Sendable
 from gonogo_service.jobs.bodies import GaugeIn
+from gonogo_service.jobs.dispatching import Sendable
 from gonogo_service.jobs.model import AttemptRow, ChunkRow, JobRow
 from gonogo_service.jobs.new_job import BACKGROUND_PRIORITY
 from gonogo_service.kit.database.encoding import utcnow
@@ -51,9 +52,9 @@ def send(
     current: Session, count: int = 1000, *, start: bool = True, now: datetime = NOW
 ) -> list[Sendable]:
     """Dispatch waiting chunks and publish their attempts; with `start` the worker starts them."""
-    chunks.dispatch(current, chunks.choose(current, QUEUE, count), now=now)
-    sendable = attempts.unpublished(current, "epoch")
-    attempts.published(current, [item.attempt for item in sendable], "epoch", now=now)
+    dispatching.dispatch(current, chunks.choose(current, QUEUE, count), now=now)
+    sendable = dispatching.unpublished(current, "epoch")
+    dispatching.published(current, [item.attempt for item in sendable], "epoch", now=now)
     if start:
         for item in sendable:
             attempts.started(current, item.attempt, {"worker": "w"}, now=now)
@@ -121,8 +122,8 @@ def test_shares_count_what_is_in_flight_in_the_same_queue(current: Session) -> N
     ann = submit(current, 5, owner="ann", **fast)
     bob = submit(current, 3, owner="bob", **fast)
     submit(current, 3, owner="bob", board="p150", **fast)
-    sent = chunks.dispatch(current, [(ann.id, 0), (ann.id, 1)], now=NOW)
-    chunks.dispatch(current, chunks.choose(current, QUEUE.replace("n150", "p150"), 3), now=NOW)
+    sent = dispatching.dispatch(current, [(ann.id, 0), (ann.id, 1)], now=NOW)
+    dispatching.dispatch(current, chunks.choose(current, QUEUE.replace("n150", "p150"), 3), now=NOW)
     attempts.started(current, sent[0], {"worker": "w"}, now=NOW)
     order = [(bob.id, 0), (bob.id, 1), (ann.id, 2), (bob.id, 2), (ann.id, 3), (ann.id, 4)]
     assert chunks.choose(current, QUEUE, 9) == order
@@ -134,7 +135,7 @@ def test_shares_count_what_is_in_flight_in_the_same_queue(current: Session) -> N
     assert chunks.unstarted(current)[QUEUE] == 1
     jobs.cancel(current, ann.id, now=NOW)
     assert chunks.choose(current, QUEUE, 9) == [(bob.id, 0), (bob.id, 1), (bob.id, 2)]
-    assert chunks.dispatch(current, [(ann.id, 0), (UNKNOWN, 0), (bob.id, 9)], now=NOW) == []
+    assert dispatching.dispatch(current, [(ann.id, 0), (UNKNOWN, 0), (bob.id, 9)], now=NOW) == []
 
 
 def test_a_chunk_whose_results_came_meanwhile_is_closed_instead_of_sent(current: Session) -> None:
@@ -183,8 +184,8 @@ def test_a_guess_grows_with_the_size_and_sequential_chunks_with_their_number(
 def test_a_chosen_chunk_is_dispatched_once(current: Session) -> None:
     submit(current)
     chosen = chunks.choose(current, QUEUE, 5)
-    assert len(chunks.dispatch(current, chosen, now=NOW)) == 1
-    assert chunks.dispatch(current, chosen, now=NOW) == []
+    assert len(dispatching.dispatch(current, chosen, now=NOW)) == 1
+    assert dispatching.dispatch(current, chosen, now=NOW) == []
     assert chunks.unstarted(current) == {QUEUE: 1}
 
 
@@ -299,7 +300,7 @@ def test_results_are_a_sign_of_life_of_a_running_attempt_only(current: Session) 
         current, AttemptState.running, before=later + timedelta(seconds=1)
     )
     assert [(item.id, item.worker) for item in silent] == [(running.attempt, "w")]
-    assert attempts.to_cancel(current) == []
+    assert dispatching.to_cancel(current) == []
 
 
 @pytest.mark.parametrize("number", [True, -1, attempts.MAX_BATCHES, "0", None])
@@ -332,7 +333,7 @@ def test_the_last_message_of_an_attempt_is_kept_with_it_and_heard_once(current: 
     )
     assert attempt["log_tail"].startswith("a")
     assert attempt["expected"] == {"outcome": "done", "sent": item.work, "batches": 2}
-    assert attempts.to_cancel(current) == []
+    assert dispatching.to_cancel(current) == []
     assert attempts.is_unbound(current, item.attempt) is False
     assert attempts.device_of(current, item.attempt) is None
 
@@ -477,8 +478,10 @@ def test_unstarted_attempts_are_sent_again_in_a_new_life_of_the_broker(current: 
     submit(current, 2, chunk_seconds=1e-6)
     started, waiting = send(current, start=False)
     attempts.started(current, started.attempt, {}, now=NOW)
-    assert attempts.unpublished(current, "epoch") == []
-    assert [item.attempt for item in attempts.unpublished(current, "another")] == [waiting.attempt]
+    assert dispatching.unpublished(current, "epoch") == []
+    assert [item.attempt for item in dispatching.unpublished(current, "another")] == [
+        waiting.attempt
+    ]
 
 
 def test_cancel_ends_at_once_what_no_worker_has_started(current: Session) -> None:
@@ -504,7 +507,7 @@ def test_cancel_waits_for_running_attempts_and_keeps_their_numbers(current: Sess
     cancelling = jobs.cancel(current, job.id, now=NOW)
     assert cancelling is not None
     assert (cancelling.state, cancelling.chunks.open) == ("cancelling", 1)
-    assert attempts.to_cancel(current) == [item.attempt]
+    assert dispatching.to_cancel(current) == [item.attempt]
     assert send(current) == []
     store(current, item, [row(0, verdict="fail")], batch=1)
     finish(current, item, outcome="cancelled")
@@ -597,9 +600,9 @@ def test_an_ended_job_is_announced_once_and_assessed_where_it_has_rows(
 
 
 def test_a_gauge_s_end_grades_its_test_anew_on_its_board_only(current: Session) -> None:
-    graded = []
+    graded, key = [], TestSpec.parse(new_job().canonical).key
     for board in ("n150", "n300"):
-        graded.append(submit(current, 1).id)
+        graded.append(submit(current, 1, test_key=key).id)
         current.get_one(JobRow, graded[-1]).board = board
         (item,) = send(current)
         store(current, item, [row(0)])
@@ -661,16 +664,16 @@ def test_an_estimate_is_a_guess_only_where_guesses_are_good(current: Session) ->
     submit(current, 2, executor="ttnn")
     queues_of = [QUEUE, *(QUEUE.replace("emulator", name) for name in ("mine", "ttnn"))]
     chosen = [chunk for queue in queues_of for chunk in chunks.choose(current, queue, 1)]
-    chunks.dispatch(current, chosen, now=NOW)
-    by_queue = {item.queue: item for item in attempts.unpublished(current, "epoch")}
+    dispatching.dispatch(current, chosen, now=NOW)
+    by_queue = {item.queue: item for item in dispatching.unpublished(current, "epoch")}
     assert by_queue[queues_of[0]].seed_s == pytest.approx(0.003, rel=0.9)
     assert [by_queue[queue].seed_s for queue in queues_of[1:]] == [None, None]
     item = by_queue[queues_of[1]]
     store(current, item, [row(seed, 0, "pass") for seed, _ in item.work])
     finish(current, item)
     submit(current, 2, executor="mine")
-    chunks.dispatch(current, chunks.choose(current, queues_of[1], 1), now=NOW)
-    again = attempts.unpublished(current, "epoch")[-1]
+    dispatching.dispatch(current, chunks.choose(current, queues_of[1], 1), now=NOW)
+    again = dispatching.unpublished(current, "epoch")[-1]
     assert again.seed_s is not None  # measured by the job before
 
 

@@ -21,7 +21,7 @@ from gonogo_service.background.dispatcher import CANCEL_KEY_S
 from gonogo_service.background.reaper import CaughtUp, Reaper
 from gonogo_service.devices import heartbeats, workers
 from gonogo_service.devices.model import DeviceRow
-from gonogo_service.jobs import attempts, chunks
+from gonogo_service.jobs import attempts, chunks, dispatching
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
@@ -63,9 +63,9 @@ class Watched:
         for second in published:
             now = at(second)
             job = self.do(jobs.create, new_job(1), now=now)
-            self.do(chunks.dispatch, self.do(chunks.choose, QUEUE, 9), now=now)
-            (item,) = self.do(attempts.unpublished, "epoch")
-            self.do(attempts.published, [item.attempt], "epoch", now=now)
+            self.do(dispatching.dispatch, self.do(chunks.choose, QUEUE, 9), now=now)
+            (item,) = self.do(dispatching.unpublished, "epoch")
+            self.do(dispatching.published, [item.attempt], "epoch", now=now)
             job_ids.append(job.id)
         return job_ids
 

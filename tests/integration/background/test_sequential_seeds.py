@@ -18,9 +18,18 @@ from sqlalchemy.orm import Session
 import migrated_database
 from database_params import BOTH_ENGINES
 from gonogo_service.flags import store as flags
-from gonogo_service.jobs import artifacts, attempts, chunks, closing, events, queues, work
+from gonogo_service.jobs import (
+    artifacts,
+    attempts,
+    chunks,
+    closing,
+    dispatching,
+    events,
+    queues,
+    work,
+)
 from gonogo_service.jobs import store as jobs
-from gonogo_service.jobs.attempts import Sendable
+from gonogo_service.jobs.dispatching import Sendable
 from gonogo_service.jobs.model import JobRow, SeedDecision, SeedProgress
 from gonogo_service.jobs.work import Work
 from gonogo_service.kit.database.encoding import utcnow
@@ -69,9 +78,9 @@ def submit(
 
 def send(current: Session, count: int = 1000) -> list[Sendable]:
     """Send every chunk that may be sent, up to `count`; workers start all of them."""
-    chunks.dispatch(current, chunks.choose(current, QUEUE, count), now=NOW)
-    sendable = attempts.unpublished(current, "epoch")
-    attempts.published(current, [item.attempt for item in sendable], "epoch", now=NOW)
+    dispatching.dispatch(current, chunks.choose(current, QUEUE, count), now=NOW)
+    sendable = dispatching.unpublished(current, "epoch")
+    dispatching.published(current, [item.attempt for item in sendable], "epoch", now=NOW)
     for item in sendable:
         attempts.started(current, item.attempt, {"worker": "w"}, now=NOW)
     return sendable
@@ -266,7 +275,7 @@ def test_a_logic_bug_stops_at_its_first_seed_and_its_attempt_runs_on_for_its_art
     assert (
         cancelled_attempts
         == {item.attempt for item in items[1:]}
-        == set(attempts.to_cancel(current))
+        == set(dispatching.to_cancel(current))
     )
     assert chunks.waiting(current) == {}
     assert now_of(current, job).state == "running"
@@ -316,7 +325,7 @@ def test_what_lies_behind_an_unexplained_seed_is_withdrawn_and_what_lies_before_
     items = send(current)
     store(current, items[2], [row(5, verdict="fail", explanation="unexplained")])
     assert now_of(current, job).stop is None
-    assert set(attempts.to_cancel(current)) == {item.attempt for item in items[3:]}
+    assert set(dispatching.to_cancel(current)) == {item.attempt for item in items[3:]}
     attempts.mark_lost(current, items[0].attempt, "its worker was killed", before=LATER, now=NOW)
     attempts.mark_lost(current, items[3].attempt, "its worker was killed", before=LATER, now=NOW)
     (again,) = send(current)  # only the one that is needed

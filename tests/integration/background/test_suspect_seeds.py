@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 import migrated_database
 from database_params import BOTH_ENGINES
 from gonogo_service.flags import store as flags
-from gonogo_service.jobs import attempts, chunks, events
+from gonogo_service.jobs import attempts, chunks, dispatching, events
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import utcnow
@@ -57,9 +57,9 @@ def run(current: Session, make: Callable[[int], dict[str, Any]], **changes: Any)
     """Run a job, by default of four seeds, from its creation to its end."""
     job = jobs.create(current, new_job(**{"request": RANGE, **changes}), now=NOW)
     while True:
-        chunks.dispatch(current, chunks.choose(current, QUEUE, 1), now=NOW)
-        (item,) = attempts.unpublished(current, "epoch")
-        attempts.published(current, [item.attempt], "epoch", now=NOW)
+        dispatching.dispatch(current, chunks.choose(current, QUEUE, 1), now=NOW)
+        (item,) = dispatching.unpublished(current, "epoch")
+        dispatching.published(current, [item.attempt], "epoch", now=NOW)
         attempts.started(current, item.attempt, {"worker": "w"}, now=NOW)
         attempts.finished(
             current, item.attempt, {"outcome": "done", "sent": item.work, "batches": 1}, now=NOW

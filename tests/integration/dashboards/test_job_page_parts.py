@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 import stored_jobs
 from api import in_process
 from gonogo.judging.error_maps import error_map
-from gonogo_service.jobs import artifacts, attempts, chunks
+from gonogo_service.jobs import artifacts, attempts, chunks, dispatching
 from gonogo_service.jobs.model import AttemptRow, JobRow
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
@@ -50,7 +50,7 @@ def _map(offset: float) -> dict[str, Any]:
 
 def _filled(session: Session) -> JobRow:
     job = stored_jobs.submit(session, seeds=6)
-    (attempt,) = chunks.dispatch(session, chunks.choose(session, job.queue, 1), now=utcnow())
+    (attempt,) = dispatching.dispatch(session, chunks.choose(session, job.queue, 1), now=utcnow())
     attempts.started(
         session,
         attempt,

@@ -13,7 +13,7 @@ import stored_jobs
 from gonogo_dashboards.devices import device_page, lines
 from gonogo_service.devices import history, periods
 from gonogo_service.devices.model import DeviceHealthRow, DevicePeriodRow, DeviceRow
-from gonogo_service.jobs import attempts, chunks
+from gonogo_service.jobs import attempts, chunks, dispatching
 from gonogo_service.jobs import store as jobs
 from gonogo_service.kit.database.engine import make_engine, reading, session
 from gonogo_service.kit.database.ids import new_id
@@ -27,7 +27,7 @@ def began(engine: Engine, seeds: int, at: datetime) -> str:
     """Start an attempt of a new job on the device; return its id."""
     with session(engine) as current:
         job = jobs.create(current, new_job(seeds))
-        (attempt,) = chunks.dispatch(current, chunks.choose(current, job.queue, 1), now=at)
+        (attempt,) = dispatching.dispatch(current, chunks.choose(current, job.queue, 1), now=at)
         attempts.started(
             current, attempt, {"worker": "w", "device": DEVICE, "host": "lab-1"}, now=at
         )
@@ -128,7 +128,7 @@ def test_a_week_of_a_device_on_its_page(migrated_sqlite_url: str) -> None:
 def test_the_jobs_of_a_device_are_those_that_it_ran_last(engine: Engine) -> None:
     with session(engine) as current:
         ran = [stored_jobs.submit(current, seeds=1) for _ in range(3)]
-        sent = chunks.dispatch(current, chunks.choose(current, ran[0].queue, 3), now=NOW)
+        sent = dispatching.dispatch(current, chunks.choose(current, ran[0].queue, 3), now=NOW)
         for place, attempt in enumerate(sent[:2]):
             attempts.started(
                 current,

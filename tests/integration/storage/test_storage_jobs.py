@@ -18,7 +18,15 @@ from gonogo_service.builds import store as builds
 from gonogo_service.devices import workers
 from gonogo_service.flags import store as flags
 from gonogo_service.flags.model import FlagRow, FlagState
-from gonogo_service.jobs import artifacts, attempts, chunks, events, queue_estimate, work
+from gonogo_service.jobs import (
+    artifacts,
+    attempts,
+    chunks,
+    dispatching,
+    events,
+    queue_estimate,
+    work,
+)
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.closing import lock
 from gonogo_service.jobs.model import AttemptRow, ChunkRangeRow, ChunkRow, JobRow, JobTarget
@@ -36,11 +44,11 @@ from gonogo_service.tests import test_specs
 from job_flow import QUEUE, empty_row, new_job, output, row
 
 
-def dispatch_all(current: Session) -> list[attempts.Sendable]:
+def dispatch_all(current: Session) -> list[dispatching.Sendable]:
     """Give every waiting chunk an attempt that the broker took and a worker started."""
-    chunks.dispatch(current, chunks.choose(current, QUEUE, 1000), now=utcnow())
-    sendable = attempts.unpublished(current, "epoch-1")
-    attempts.published(current, [item.attempt for item in sendable], "epoch-1", now=utcnow())
+    dispatching.dispatch(current, chunks.choose(current, QUEUE, 1000), now=utcnow())
+    sendable = dispatching.unpublished(current, "epoch-1")
+    dispatching.published(current, [item.attempt for item in sendable], "epoch-1", now=utcnow())
     for item in sendable:
         assert attempts.started(
             current, item.attempt, {"worker": "w", "device": "emulator:0"}, now=utcnow()
@@ -121,7 +129,7 @@ def test_a_job_of_a_million_seeds_is_one_row_until_its_chunks_are_sent(engine: E
         (status,) = queue_estimate.statuses(current, timeout_s=30, now=utcnow())
         assert (status.waiting, status.running) == (job.chunks.total, 0)
         assert status.oldest_at == job.created_at
-        chunks.dispatch(current, chunks.choose(current, QUEUE, 3), now=utcnow())
+        dispatching.dispatch(current, chunks.choose(current, QUEUE, 3), now=utcnow())
         assert rows() == [1, 3]
         sent = current.scalars(select(AttemptRow.work).order_by(AttemptRow.id)).all()
         size = len(sent[0])

@@ -1,0 +1,185 @@
+"""Dispatching: chosen chunks get attempts, and attempts become messages to workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import or_, select, update
+from sqlalchemy.orm import Session, aliased
+
+from gonogo.spec.executors import EMULATOR
+from gonogo_service.builds.model import BuildRow
+from gonogo_service.gauges import gauge_work
+from gonogo_service.jobs import closing, work
+from gonogo_service.jobs.chunks import Place
+from gonogo_service.jobs.hang_limits import expected_seed_s
+from gonogo_service.jobs.model import AttemptRow, ChunkRow, JobRow
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.kit.database.states import AttemptState, ChunkState, JobKind, JobState
+from gonogo_service.results import store as results
+from gonogo_service.tests.model import TestSpecRow
+
+MAX_UNPUBLISHED = 200
+"""Attempts that the dispatcher publishes in one turn."""
+WORST_ARTIFACTS = 3
+"""The seeds of a chunk, besides its first ones, whose artifacts a worker sends."""
+
+
+def dispatch(session: Session, places: Sequence[Place], *, now: datetime) -> list[str]:
+    """Give each chosen chunk an attempt for its missing results; return the attempts' ids.
+
+    `unpublished` then returns these attempts. A chunk that is no longer waiting, or whose
+    job was canceled meanwhile, is skipped. One whose results have all arrived late is closed.
+    """
+    attempt_ids: list[str] = []
+    for job_id, number in sorted(places):
+        job = closing.lock(session, job_id)
+        if job is None or job.state not in closing.LIVE:
+            continue
+        chunk = _chunk(session, job_id, number)
+        if chunk is None or chunk.state != ChunkState.waiting:
+            continue
+        stored = (
+            results.present(session, job_id, chunk.work)
+            if chunk.attempts or chunk.returns
+            else set()
+        )
+        missing = [pair for pair in chunk.work if (pair[0], pair[1]) not in stored]
+        if not missing:
+            closing.end_chunk(session, job, chunk, ChunkState.done, now=now)
+            continue
+        chunk.attempts += 1
+        attempt = AttemptRow(
+            id=new_id(),
+            chunk_id=chunk.id,
+            job_id=job_id,
+            number=chunk.attempts + chunk.returns,
+            state=AttemptState.sent,
+            queue=chunk.queue,
+            work=missing,
+            batches={},
+            created_at=now,
+        )
+        session.add(attempt)
+        chunk.state, chunk.attempt_id = ChunkState.sent, attempt.id
+        session.flush()
+        attempt_ids.append(attempt.id)
+    return attempt_ids
+
+
+def _chunk(session: Session, job_id: str, number: int) -> ChunkRow | None:
+    """Return a chunk of a job, made now if it is the next one; None if it can't be sent."""
+    query = select(ChunkRow).where(ChunkRow.job_id == job_id, ChunkRow.number == number)
+    stored = session.scalar(query.execution_options(populate_existing=True))
+    return stored or work.make_chunk(session, job_id, number)
+
+
+@dataclass(frozen=True)
+class Sendable:
+    """An attempt to publish; `message` is the body of `run_chunk`, without its time limits."""
+
+    attempt: str
+    job: str
+    queue: str
+    message: dict[str, Any]
+    seed_s: float | None
+    """The seconds that a seed is expected to take; None if nobody knows."""
+
+    @property
+    def work(self) -> list[Any]:
+        """Return its pairs [seed, repeat]."""
+        work: list[Any] = self.message["work"]
+        return work
+
+
+def unpublished(session: Session, broker_generation: str) -> list[Sendable]:
+    """Return the attempts, oldest first, that this broker generation hasn't received.
+
+    Only attempts that no worker has started.
+    """
+    build, other = aliased(BuildRow), aliased(BuildRow)
+    query = (
+        select(AttemptRow, ChunkRow, JobRow, TestSpecRow.canonical, build, other)
+        .join(ChunkRow, AttemptRow.chunk_id == ChunkRow.id)
+        .join(JobRow, AttemptRow.job_id == JobRow.id)
+        .join(TestSpecRow, JobRow.test_key == TestSpecRow.key)
+        .outerjoin(build, (build.name == JobRow.build) & (build.executor == JobRow.executor))
+        .outerjoin(other, (other.name == JobRow.reference) & (other.executor == JobRow.executor))
+        .where(
+            AttemptRow.state == AttemptState.sent,
+            or_(AttemptRow.epoch.is_(None), AttemptRow.epoch != broker_generation),
+        )
+        .order_by(AttemptRow.id)
+        .limit(MAX_UNPUBLISHED)
+    )
+    return [_sendable(session, *row) for row in session.execute(query)]
+
+
+def _sendable(
+    session: Session,
+    attempt: AttemptRow,
+    chunk: ChunkRow,
+    job: JobRow,
+    canonical: dict[str, Any],
+    build: BuildRow | None,
+    other: BuildRow | None,
+) -> Sendable:
+    """Return an attempt with the build's name, never how to run it."""
+    message = {
+        "attempt": attempt.id,
+        "chunk": chunk.id,
+        "job": job.id,
+        "test": canonical,
+        "work": attempt.work,
+        "build": job.build,
+        "target": {"executor": job.executor, "arch": job.arch, "board": job.board},
+        "context": job.context,
+        # the registered build's; null: the worker's host knows, or it is found
+        **_declared(build),
+        "reference": job.reference and {"build": job.reference, **_declared(other)},
+        "artifacts": {"first": chunk.number == 0, "worst": WORST_ARTIFACTS},
+        "gauge": None,
+    }
+    guess_s = chunk.estimate_s / len(chunk.work)
+    seed_s = expected_seed_s(session, job.workload_key, job.executor, guess_s)
+    if job.kind is JobKind.gauge:  # its `work` lists (seed, number of the part)
+        fields = gauge_work.message_fields(session, job.id, canonical, attempt.work)
+        executor = fields.pop("executor")
+        # a gauge runs other builds, too, and of those only the emulator's are alike
+        seed_s = seed_s if executor == EMULATOR else None
+        message |= {"artifacts": {"first": False, "worst": 0}, **fields}
+        message["target"]["executor"] = executor
+    return Sendable(attempt.id, job.id, attempt.queue, message, seed_s)
+
+
+def _declared(build: BuildRow | None) -> dict[str, Any]:
+    return {name: build and getattr(build, name) for name in ("arithmetic", "outputs")}
+
+
+def published(
+    session: Session, attempt_ids: Sequence[str], broker_generation: str, *, now: datetime
+) -> None:
+    """Record that the broker accepted these attempts; from now on their workers' silence counts."""
+    session.execute(
+        update(AttemptRow)
+        .where(AttemptRow.id.in_(attempt_ids))
+        .values(epoch=broker_generation, heard_at=now)
+    )
+
+
+def to_cancel(session: Session) -> list[str]:
+    """Return the running attempts that were asked to stop: their job is canceled or decided.
+
+    Their keys must be in the broker even if the broker lost them.
+    """
+    asked_to_stop = (JobRow.state == JobState.cancelling) | (ChunkRow.state == ChunkState.stopping)
+    query = (
+        select(AttemptRow.id)
+        .join(JobRow, AttemptRow.job_id == JobRow.id)
+        .join(ChunkRow, AttemptRow.chunk_id == ChunkRow.id)
+        .where(AttemptRow.state == AttemptState.running, asked_to_stop)
+    )
+    return list(session.scalars(query))
