@@ -97,32 +97,23 @@ def emulator_builds() -> Mapping[str, Build]:
 @cache
 def _emulated(names: tuple[str, ...]) -> Mapping[str, Build]:
     return {
-        name: Build(
-            name, EMULATOR, branch=EMULATOR, sequence=sequence, arithmetic=arithmetic_names.TT_TRAIN
-        )
+        name: Build(name, EMULATOR, EMULATOR, sequence, arithmetic=arithmetic_names.TT_TRAIN)
         for sequence, name in enumerate(names)
     }
 
 
 def emulator_build(name: str) -> Build:
     """Return the emulator's build of that name. Raises FieldError with the list of names."""
+    builds = emulator_builds()
     known = known_build(name, EMULATOR)
-    return (
-        known or emulator_builds()[fields.choice(name, emulator_builds(), "build", "unknown build")]
-    )
+    return known or builds[fields.choice(name, builds, "build", "unknown build")]
 
 
 @cache
 def _defined(executor: str) -> Mapping[str, Build]:
     """Return name -> build for the builds that an executor's row defines, in that order."""
     return {
-        build.name: Build(
-            name=build.name,
-            executor=executor,
-            branch=executor,
-            sequence=sequence,
-            outputs=build.outputs,
-        )
+        build.name: Build(build.name, executor, executor, sequence, outputs=build.outputs)
         for sequence, build in enumerate(EXECUTORS[executor].builds)
     }
 
@@ -130,7 +121,7 @@ def _defined(executor: str) -> Mapping[str, Build]:
 def own_builds(executor: str | None = None) -> Mapping[str, Build]:
     """Return name -> build for the builds that need no entry in a builds file.
 
-    executor: None means all executors. An executor without such builds gives an empty mapping.
+    executor: None means all executors.
     """
     if executor is None:
         return {name: build for known in EXECUTORS for name, build in own_builds(known).items()}
@@ -170,18 +161,9 @@ def check_kernel(build: Build, kernel: str, path: str = "build") -> None:
     if fits_kernel(build, kernel):
         return
     if build.executor != EMULATOR:
-        outputs = KERNELS[kernel].outputs
-        raise FieldError(
-            path,
-            build.name,
-            f"produces no output of {kernel} ({', '.join(outputs)})",
-            limit="a build with one of them; this one has " + ", ".join(build.outputs or ()),
-        )
-    members = KERNELS[kernel].emulated_builds
-    others = [
-        name
-        for name, other in KERNELS.items()
-        if build.name in (*other.emulated_builds, *other.public_bugs)
-    ]
+        reason = f"produces no output of {kernel} ({', '.join(KERNELS[kernel].outputs)})"
+        limit = "a build with one of them; this one has " + ", ".join(build.outputs or ())
+        raise FieldError(path, build.name, reason, limit=limit)
+    others = [name for name in KERNELS if fits_kernel(build, name)]
     reason = f"is not a build of {kernel}, only of {', '.join(others)}; it would run as `correct`"
-    fields.choice(build.name, members, path, reason)
+    fields.choice(build.name, KERNELS[kernel].emulated_builds, path, reason)

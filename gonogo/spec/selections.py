@@ -146,15 +146,10 @@ class Selection(Model):
     @property
     def words(self) -> str:
         """The selection in a few words: "suite nightly, filter LayerNorm*"."""
-        named = [
-            f"{name} {value}"
-            for name, value in (("suite", self.suite), ("filter", self.filter))
-            if value is not None
-        ]
+        values = {"suite": self.suite, "filter": self.filter}
+        named = [f"{name} {value}" for name, value in values.items() if value is not None]
         if self.stages is not None:
-            named.append(
-                f"{'stage' if len(self.stages) == 1 else 'stages'} {', '.join(self.stages)}"
-            )
+            named.append(f"stage{'s' * (len(self.stages) > 1)} {', '.join(self.stages)}")
         if self.shuffle is not None:
             named.append("shuffled" if self.shuffle is True else f"shuffled by {self.shuffle}")
         return ", ".join(named) or "all tests"
@@ -189,11 +184,9 @@ def is_selection(data: object) -> bool:
 
 def parse_test(data: object, *, max_elements: int = MAX_ELEMENTS) -> AnyTest:
     """Parse a job's `test`: a selection, or the test of a kernel. Raises FieldError."""
-    return (
-        Selection.parse(data)
-        if is_selection(data)
-        else TestSpec.parse(data, max_elements=max_elements)
-    )
+    if is_selection(data):
+        return Selection.parse(data)
+    return TestSpec.parse(data, max_elements=max_elements)
 
 
 def sample(canonical: Mapping[str, Any], number: int) -> dict[str, int | None]:
@@ -213,27 +206,14 @@ def check_executor(workload: AnyTest, executor: str) -> None:
     """
     if isinstance(workload, TestSpec):
         if executor in REPORTERS:
+            reason = f"executor {executor} runs selections, not kernels"
             limit = '{"selection": {"suite", "filter", "shuffle", "stages"}}'
-            raise FieldError(
-                "test.kernel",
-                workload.kernel,
-                f"executor {executor} runs selections, not kernels",
-                limit=limit,
-            )
-        return
-    if executor in EXECUTORS and executor not in REPORTERS:
+            raise FieldError("test.kernel", workload.kernel, reason, limit=limit)
+    elif executor in EXECUTORS and executor not in REPORTERS:
+        reason = f"executor {executor} runs kernels, not selections"
         limit = f"one of {', '.join(REPORTERS)}, or a plug-in that reports"
-        raise FieldError(
-            f"test.{FIELD}",
-            workload.inner(),
-            f"executor {executor} runs kernels, not selections",
-            limit=limit,
-        )
-    if workload.stages is not None and executor in REPORTERS and not EXECUTORS[executor].stages:
-        where = f"test.{FIELD}.stages"
-        raise FieldError(
-            where,
-            list(workload.stages),
-            f"executor {executor} has no stages",
-            limit=", ".join(row.name for row in EXECUTORS.values() if row.stages),
-        )
+        raise FieldError(f"test.{FIELD}", workload.inner(), reason, limit=limit)
+    elif workload.stages is not None and executor in REPORTERS and not EXECUTORS[executor].stages:
+        stages, reason = list(workload.stages), f"executor {executor} has no stages"
+        limit = ", ".join(row.name for row in EXECUTORS.values() if row.stages)
+        raise FieldError(f"test.{FIELD}.stages", stages, reason, limit=limit)

@@ -81,7 +81,7 @@ def _expand(
     defaults = fields.mapping(content.get("defaults") or {}, fields.join(path, "defaults"))
     entries = content.get("entries")
     where = fields.join(path, "entries")
-    if not isinstance(entries, Sequence) or isinstance(entries, str) or not entries:
+    if not _is_list(entries):
         raise FieldError(where, entries, "must be a list of tests", limit=f"1 to {MAX_TESTS} tests")
     names: set[str] = set()
     for number, entry in enumerate(entries):
@@ -92,22 +92,23 @@ def _expand(
             problems.append(problem)
             continue
         for template in expanded:
-            name = template.name
+            name, refusal = template.name, None
             if len(name) > MAX_NAME:
-                limit = f"{MAX_NAME} characters"
-                problems.append(FieldError(f"{place}.name", name, "is too long", limit=limit))
+                refusal = "is too long", f"{MAX_NAME} characters"
             elif name in names:
-                reason, limit = "is the name of two tests", "distinct names"
-                problems.append(FieldError(f"{place}.name", name, reason, limit=limit))
+                refusal = "is the name of two tests", "distinct names"
+            if refusal is not None:
+                problems.append(FieldError(f"{place}.name", name, refusal[0], limit=refusal[1]))
             names.add(name)
             templates.append(template)
             if len(templates) > MAX_TESTS:
-                raise FieldError(
-                    where,
-                    len(entries),
-                    "makes too many tests",
-                    limit=f"{MAX_TESTS} tests, matrices expanded",
-                )
+                limit = f"{MAX_TESTS} tests, matrices expanded"
+                raise FieldError(where, len(entries), "makes too many tests", limit=limit)
+
+
+def _is_list(value: Any) -> bool:
+    """Return whether a value is a list that isn't empty."""
+    return isinstance(value, Sequence) and not isinstance(value, str) and bool(value)
 
 
 def count_tests(content: Mapping[str, Any]) -> int:
@@ -126,11 +127,8 @@ def merged(defaults: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, A
     result = {**defaults, **entry}
     for name in _MERGED:
         default, override = defaults.get(name), entry.get(name)
-        if (
-            isinstance(default, Mapping)
-            and isinstance(override, Mapping)
-            and is_selection(default) == is_selection(override)
-        ):
+        are_objects = isinstance(default, Mapping) and isinstance(override, Mapping)
+        if are_objects and is_selection(default) == is_selection(override):
             result[name] = {**default, **override}
     return result
 
@@ -143,65 +141,39 @@ def _entry(entry: dict[str, Any], place: str) -> Iterator[Template]:
         raise FieldError(f"{place}.name", given, "must be text")
     axes = [name for name in MATRIX if name in matrix]
     for name in axes:
-        if (
-            not isinstance(matrix[name], Sequence)
-            or isinstance(matrix[name], str)
-            or not matrix[name]
-        ):
-            raise FieldError(
-                f"{place}.matrix.{name}", matrix[name], "must be a list that isn't empty"
-            )
+        if not _is_list(matrix[name]):
+            reason = "must be a list that isn't empty"
+            raise FieldError(f"{place}.matrix.{name}", matrix[name], reason)
     test = fields.mapping(entry.get("test") or {}, f"{place}.test")
     if axes and is_selection(test):
-        raise FieldError(
-            f"{place}.matrix",
-            dict(matrix),
-            "a selection has neither shape nor numerics",
-            limit="no matrix",
-        )
+        reason = "a selection has neither shape nor numerics"
+        raise FieldError(f"{place}.matrix", dict(matrix), reason, limit="no matrix")
+    numerics = fields.mapping(test.get("numerics") or {}, f"{place}.test.numerics")
     for chosen in product(*(range(len(matrix[name])) for name in axes)):
-        template_test, moved, name_parts = dict(test), {}, []
+        of_test, moved, parts = dict(test), {}, []
         for name, index in zip(axes, chosen, strict=True):
-            value = matrix[name][index]
-            if name == "numerics":
-                numerics = fields.mapping(value, f"{place}.matrix.numerics.{index}")
-                name_parts.append(
-                    " ".join(f"{key}={_short(item)}" for key, item in numerics.items())
-                )
-                value = {
-                    **fields.mapping(template_test.get("numerics") or {}, f"{place}.test.numerics"),
-                    **numerics,
-                }
-            else:
-                name_parts.append(_short(value))
-            template_test[name] = value
+            value = of_test[name] = matrix[name][index]
             moved[f"test.{name}"] = f"matrix.{name}.{index}"
-        name = (
-            " ".join(filter(None, (given, *name_parts)))
-            if given
-            else _named(template_test, name_parts[1:] if "shape" in axes else name_parts)
-        )
-        yield Template(
-            name, {**entry, "test": template_test} if template_test else entry, place, moved
-        )
+            if name == "numerics":
+                members = fields.mapping(value, f"{place}.matrix.numerics.{index}")
+                of_test[name] = {**numerics, **members}
+                parts.append(" ".join(f"{key}={_short(item)}" for key, item in members.items()))
+            elif given:
+                parts.append(_short(value))
+        name = " ".join(filter(None, (given or _named(of_test), *parts)))
+        yield Template(name, {**entry, "test": of_test} if of_test else entry, place, moved)
 
 
-def _named(test: Mapping[str, Any], name_parts: Sequence[str]) -> str:
+def _named(test: Mapping[str, Any]) -> str:
     """Return the name of a test without one: its kernel and shape, or the tests it selects.
 
     For example "layernorm_bw 3x273x1x8462".
     """
-    if is_selection(test):
-        inner = test["selection"] if isinstance(test["selection"], Mapping) else {}
-        return (
-            " ".join(str(inner[name]) for name in ("suite", "filter") if inner.get(name))
-            or "all tests"
-            if inner
-            else "all tests"
-        )
-    return " ".join(
-        filter(None, (str(test.get("kernel", "?")), _short(test.get("shape", "?")), *name_parts))
-    )
+    if not is_selection(test):
+        return f"{test.get('kernel', '?')} {_short(test.get('shape', '?'))}"
+    inner = test["selection"] if isinstance(test["selection"], Mapping) else {}
+    named = [str(inner[name]) for name in ("suite", "filter") if inner.get(name)]
+    return " ".join(named) or "all tests"
 
 
 def _short(value: object) -> str:
