@@ -230,7 +230,7 @@ def test_a_flag_is_taken_on_and_closed(api: Api) -> None:
     shown_flag = api.get(f"/flags/{flag['id']}")
     assert [entry["what"] for entry in shown_flag.pop("history")] == ["opened"]
     evidence = shown_flag.pop("evidence")
-    sentence = evidence["words"] or evidence["sentence"]
+    sentence = evidence.get("words") or evidence["sentence"]
     assert {**shown_flag, "sentence": sentence, "diagnosis": evidence["diagnosis"]} == flag
     path = f"/api/v1/flags/{flag['id']}"
     acknowledged = api.client.patch(
