@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
@@ -9,10 +10,12 @@ from datetime import UTC, date, datetime, timedelta
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo.flakiness.policy import POLICY
+from gonogo.flakiness.rates import fisher
 from gonogo.spec.executors import EMULATOR
-from gonogo_dashboards.comparison import changed_numbers
 from gonogo_dashboards.kit import build_cells, words
 from gonogo_dashboards.kit.build_cells import BuildCell
+from gonogo_dashboards.kit.evidence_view import percent
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import details_of, tolerance_of
 from gonogo_dashboards.kit.ranges import Choice
@@ -121,12 +124,8 @@ def _lines(
     session: Session, heads: list[TestHead], branch: str, since: date, until: date
 ) -> list[ChangedLine]:
     tests = {head.key: head for head in heads}
-    variants = [
-        variant
-        for of_test in variants_of_all(session, list(tests)).values()
-        for variant in of_test
-        if variant.branch == branch
-    ]
+    of_tests = variants_of_all(session, list(tests)).values()
+    variants = [variant for some in of_tests for variant in some if variant.branch == branch]
     start = datetime.combine(since, datetime.min.time(), UTC)
     end = datetime.combine(until + timedelta(days=1), datetime.min.time(), UTC)
     before = recent_builds.results(session, variants, 1, before=start)
@@ -143,51 +142,25 @@ def _lines(
         if first is not None and first.build != last.build and _kind(first, last) == SAME
     }
     errors = tallies.middle_errors(session, alike)
-    labeled = labels(
-        [
-            Listed(
-                tests[variant.test_key].canonical,
-                entries.get(variant.test_key),
-                place={"arch": variant.arch, "board": variant.board},
-            )
-            for variant in ends
-        ]
-    )
+    listed = [
+        Listed(
+            tests[variant.test_key].canonical,
+            entries.get(variant.test_key),
+            place={"arch": variant.arch, "board": variant.board},
+        )
+        for variant in ends
+    ]
     lines = []
-    for (variant, (first, last)), name in zip(ends.items(), labeled, strict=True):
+    for (variant, (first, last)), name in zip(ends.items(), labels(listed), strict=True):
         line = _line(tests[variant.test_key], variant, name, first, last, entries)
         if variant in alike and first is not None:
-            line = _numbers(
-                line,
-                first,
-                last,
-                errors.get((variant, first.build), {}),
-                errors.get((variant, last.build), {}),
-            )
+            of_errors = (errors.get((variant, build), {}) for build in alike[variant])
+            changes = _changes(first.counts, last.counts, *of_errors)
+            if changes:
+                kind = WORSE if any(worse for worse, _ in changes) else BETTER
+                line = replace(line, kind=kind, change="; ".join(text for _, text in changes))
         lines.append(line)
     return lines
-
-
-def _numbers(
-    line: ChangedLine,
-    first: BuildResult,
-    last: BuildResult,
-    before: Mapping[str, float],
-    after: Mapping[str, float],
-) -> ChangedLine:
-    """Return the line with the changes of its failure rate and its error, if there are any."""
-    changes = [
-        change
-        for change in (
-            changed_numbers.of_rates(_counted(first.counts), _counted(last.counts)),
-            changed_numbers.of_errors(before, after),
-        )
-        if change is not None
-    ]
-    if not changes:
-        return line
-    kind = WORSE if any(change.worse for change in changes) else BETTER
-    return replace(line, kind=kind, change="; ".join(change.words for change in changes))
 
 
 def _line(
@@ -198,23 +171,21 @@ def _line(
     last: BuildResult,
     entries: Mapping[str, str],
 ) -> ChangedLine:
-    after = build_cells.cell(last)
-    before = None if first is None else build_cells.cell(first)
-    parts = tolerance_of(test.canonical), details_of(test.canonical, entries.get(test.key))
+    after, before = build_cells.cell(last), None if first is None else build_cells.cell(first)
+    details = tolerance_of(test.canonical), details_of(test.canonical, entries.get(test.key))
     place = {"branch": variant.branch, "arch": variant.arch, "board": variant.board}
+    is_other = before is not None and before.build != after.build
     return ChangedLine(
         _kind(first, last),
         name,
         urls.history(test.key, place),
-        " · ".join(part for part in (*parts, variant.board) if part),
+        " · ".join(filter(None, (*details, variant.board))),
         before,
         after,
         "" if first is None else _failed(first.counts),
         _failed(last.counts),
         "",
-        None
-        if before is None or before.build == after.build
-        else urls.compare(before.build, after.build),
+        urls.compare(before.build, after.build) if before is not None and is_other else None,
     )
 
 
@@ -230,13 +201,53 @@ def _badness(cell: BuildCell) -> tuple[bool, bool, bool]:
     return cell.verdict in build_cells.RED, cell.hollow, cell.verdict in build_cells.LOST
 
 
+def _changes(
+    counts: Mapping[str, int],
+    counts_now: Mapping[str, int],
+    errors: Mapping[str, float],
+    errors_now: Mapping[str, float],
+) -> list[tuple[bool, str]]:
+    """Return (whether it is worse, in words) of what changed where the verdicts are of one class.
+
+    The rate of failed seeds, where Fisher's exact test says so, and the largest change of an
+    output's median error, where it is beyond what seeds of one build show.
+    """
+    changes = []
+    (failed, runs), (failed_now, runs_now) = _counted(counts), _counted(counts_now)
+    is_other = runs and runs_now and failed * runs_now != failed_now * runs
+    if is_other and fisher(failed, runs, failed_now, runs_now) <= POLICY.significance:
+        then, now = failed / runs, failed_now / runs_now
+        changes.append((now > then, f"failed seeds: {percent(then)}, now {percent(now)}"))
+    ratios = {
+        name: 1.0 if errors[name] == errors_now[name] else _ratio(errors[name], errors_now[name])
+        for name in sorted(errors.keys() & errors_now.keys())
+    }
+    if ratios:
+        name = max(ratios, key=lambda name: ratios[name])
+        if ratios[name] <= POLICY.same_factor:  # an increase before a decrease
+            name = min(ratios, key=lambda name: ratios[name])
+        ratio = ratios[name]
+        if ratio > POLICY.same_factor or ratio < 1 / POLICY.same_factor:
+            text = (
+                f"{ratio:.2g} times larger"
+                if ratio > 1
+                else f"{1 / (ratio or 1):.2g} times smaller"
+            )
+            if not 0 < ratio < math.inf:
+                text = f"{words.number(errors[name])}, now {words.number(errors_now[name])}"
+            changes.append((ratio > 1, f"error of {name}: {text}"))
+    return changes
+
+
+def _ratio(before: float, after: float) -> float:
+    return math.inf if before == 0 else after / before
+
+
 def _counted(counts: Mapping[str, int]) -> tuple[int, int]:
     """Return the failed seeds, and those that passed or failed."""
     red = sum(counts.get(verdict, 0) for verdict in build_cells.RED)
-    judged = red + sum(
-        counts.get(verdict, 0) for verdict in ("pass", "pass_by_tolerance", "suspect")
-    )
-    return red, judged
+    green = ("pass", "pass_by_tolerance", "suspect")
+    return red, red + sum(counts.get(verdict, 0) for verdict in green)
 
 
 def _failed(counts: Mapping[str, int]) -> str:
