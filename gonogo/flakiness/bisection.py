@@ -122,12 +122,9 @@ def _model(expect: Expect, sharp: bool) -> _Model:
         regression[0, -1] = POLICY.bisect_sharp
         same *= 1 - POLICY.bisect_sharp
         same[[0, -1]] = POLICY.bisect_sharp / 2
-    pairs = {
-        Expect.regression: regression,
-        Expect.fix: regression.T,
-        Expect.either: (regression + regression.T) / 2,
-    }[expect]
-    return _Model(rates, pairs, same)
+    either = (regression + regression.T) / 2
+    pairs = {Expect.regression: regression, Expect.fix: regression.T, Expect.either: either}
+    return _Model(rates, pairs[expect], same)
 
 
 def search_state(
@@ -170,26 +167,21 @@ def search_state(
     before, after = (float(mean) for mean in bad[:, best] / places[best])
     stage, needed = _stage(places, best, (before, after), counts, evidence)
     next_builds: list[int] = []
-    if not stage.final:
-        # a sharp signal's rates are known, so boldness gains nothing
-        if stage is Stage.search and not sharp and counts[:, 1].sum() % POLICY.bisect_calm:
-            belief, _ = _believed(model, POLICY.bisect_boldness * counts)
-        tree = _Tree(model, belief, in_flight if stage is Stage.search else ())
+    if stage is Stage.gate:
         for _ in range(want):
-            if stage is Stage.gate:
-                chosen = 0 if runs[0] <= runs[-1] else len(runs) - 1
-            elif stage is Stage.verify:
-                fresh = [place for place in needed if place not in in_flight]
-                if not fresh:
-                    break
-                chosen = fresh[0]
-            else:
-                chosen = tree.best()
-            next_builds.append(chosen)
-            in_flight.append(chosen)
-            runs[chosen] += 1
-            if stage is Stage.search and len(next_builds) < want:
-                tree.follow(chosen)
+            next_builds.append(0 if runs[0] <= runs[-1] else len(runs) - 1)
+            runs[next_builds[-1]] += 1
+    elif stage is Stage.verify:
+        next_builds = [place for place in needed if place not in in_flight][:want]
+    elif stage is Stage.search and want:
+        # a sharp signal's rates are known, so boldness gains nothing
+        if not sharp and counts[:, 1].sum() % POLICY.bisect_calm:
+            belief, _ = _believed(model, POLICY.bisect_boldness * counts)
+        tree = _Tree(model, belief, in_flight)
+        next_builds.append(tree.best())
+        while len(next_builds) < want:
+            tree.follow(next_builds[-1])
+            next_builds.append(tree.best())
     return SearchState(
         stage,
         low,
@@ -228,16 +220,9 @@ def search_states(
             continue
         for low, high in ((part.low, part.culprit - 1), (part.culprit, part.high)):
             if low < high:
-                state = search_state(
-                    tallies,
-                    sharp=sharp,
-                    pending=pending,
-                    want=want,
-                    low=low,
-                    high=high,
-                )
-                states.append(state)
-                open_parts.append(state)
+                part_of = {"pending": pending, "want": want, "low": low, "high": high}
+                states.append(search_state(tallies, sharp=sharp, **part_of))
+                open_parts.append(states[-1])
     return tuple(states)
 
 
@@ -276,11 +261,7 @@ def _believed(model: _Model, counts: Array) -> tuple[_Belief, float]:
 
 
 def _stage(
-    places: Array,
-    best: int,
-    rates: tuple[float, float],
-    counts: Array,
-    evidence: float,
+    places: Array, best: int, rates: tuple[float, float], counts: Array, evidence: float
 ) -> tuple[Stage, list[int]]:
     """Return the stage, and the builds to run before the place is believed, most needed first.
 
@@ -301,11 +282,8 @@ def _stage(
         best: float(places[:best].sum()) * -math.expm1(-_divergence(before, after)),
         best + 1: float(places[best + 1 :].sum()) * -math.expm1(-_divergence(after, before)),
     }
-    needed = [
-        build
-        for build, worth in saved.items()
-        if worth > POLICY.bisect_cost or not counts[build, 1]
-    ]
+    cost = POLICY.bisect_cost
+    needed = [build for build in saved if saved[build] > cost or not counts[build, 1]]
     needed.sort(key=lambda build: (bool(counts[build, 1]), -saved[build]))
     return (Stage.verify, needed) if needed else (Stage.located, [])
 

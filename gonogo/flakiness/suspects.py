@@ -7,7 +7,7 @@ from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
-from gonogo.flakiness.policy import POLICY as FLAKINESS
+from gonogo.flakiness.policy import POLICY
 from gonogo.spec.verdicts import Explanation, Verdict
 
 if TYPE_CHECKING:
@@ -106,14 +106,13 @@ def seeds_to_decide(outputs: Iterable[Iterable[Entry]]) -> int:
 def _seeds_to_decide(entries: Sequence[Entry]) -> int:
     ratios = [ratio for entry in entries if (ratio := evidence(entry)) is not None]
     if len(ratios) < 2:
-        return FLAKINESS.suspect_seeds
-    distance = abs(fmean(ratios) - 1)
-    scatter = stdev(ratios)
-    if FLAKINESS.edge_sigmas * scatter <= distance * math.sqrt(len(ratios)):
+        return POLICY.suspect_seeds
+    distance, reach = abs(fmean(ratios) - 1), POLICY.edge_sigmas * stdev(ratios)
+    if reach <= distance * math.sqrt(len(ratios)):
         return 0
-    if distance * math.sqrt(MAX_SEEDS) < FLAKINESS.edge_sigmas * scatter:
+    if distance * math.sqrt(MAX_SEEDS) < reach:
         return MAX_SEEDS
-    return math.ceil((FLAKINESS.edge_sigmas * scatter / distance) ** 2) - len(ratios)
+    return math.ceil((reach / distance) ** 2) - len(ratios)
 
 
 def evidence(entry: Entry) -> float | None:
@@ -126,12 +125,8 @@ def evidence(entry: Entry) -> float | None:
 
     if entry.get("nonfinite"):
         return None
-    ratios = [
-        size / TIE for name in ("distance", "shared") if (size := entry.get(name)) is not None
-    ]
-    ratios += [
-        abs(factor["estimate"]) / factor["limit"]
-        for factor in entry.get("common") or ()
-        if factor["is_certain"]
-    ]
+    sizes = [entry.get(name) for name in ("distance", "shared")]
+    certain = [factor for factor in entry.get("common") or () if factor["is_certain"]]
+    ratios = [size / TIE for size in sizes if size is not None]
+    ratios += [abs(factor["estimate"]) / factor["limit"] for factor in certain]
     return min(max(ratios), MOST) if ratios else None

@@ -6,7 +6,6 @@ import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -46,9 +45,8 @@ class Gate:
 
     def judges(self, kernel: str, output_format: str) -> bool:
         """Return whether the gate judges this kernel with outputs in this format."""
-        return (not self.kernels or kernel in self.kernels) and (
-            bool(self.tolerance) or output_format in FORMATS
-        )
+        is_format = bool(self.tolerance) or output_format in FORMATS
+        return is_format and (not self.kernels or kernel in self.kernels)
 
     def limit_in(self, output_format: str) -> str:
         """Return the limit of outputs in this format in words."""
@@ -113,16 +111,8 @@ CALIBRATED: Mapping[str, CalibratedGate] = {
 GATES: Mapping[str, Gate] = {name: _gate(name, entry) for name, entry in _TABLE.items()}
 """Every other gate by name."""
 
-RTOLS = tuple(
-    sorted(
-        {
-            tolerance.rtol
-            for gate in GATES.values()
-            for output in gate.outputs
-            if (tolerance := gate.tolerance_for(output)) and tolerance.rtol is not None
-        }
-    )
-)
+_DECLARED = [gate.tolerance_for(name) for gate in GATES.values() for name in gate.outputs]
+RTOLS = tuple(sorted({one.rtol for one in _DECLARED if one and one.rtol is not None}))
 """The rtols at which a row must be stored, so that every declared tolerance can be judged."""
 
 
@@ -133,10 +123,9 @@ def named(names: Sequence[str], path: str = "gates") -> tuple[Gate, ...]:
     """
     for place, name in enumerate(names):
         if name not in GATES:
-            near = get_close_matches(name, GATES, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            reason = f"unknown gate{fields.did_you_mean(name, GATES)}"
             limit = "one of " + ", ".join(GATES)
-            raise FieldError(fields.join(path, place), name, f"unknown gate{hint}", limit=limit)
+            raise FieldError(fields.join(path, place), name, reason, limit=limit)
     fields.check_distinct(names, path)
     return tuple(GATES[name] for name in names or GATES)
 
@@ -146,5 +135,5 @@ def judging(test: TestSpec, names: Sequence[str] = ()) -> tuple[Gate, ...]:
 
     Raises FieldError as `named` does.
     """
-    gates = named(names)
-    return tuple(gate for gate in gates if gate.judges(test.kernel, test.numerics.output))
+    form = test.numerics.output
+    return tuple(gate for gate in named(names) if gate.judges(test.kernel, form))

@@ -98,11 +98,8 @@ class Drawn:
 
 def rtols_of(test: TestSpec) -> tuple[float, ...]:
     """Return every rtol at which a row is stored: the usual ones, the gates' and the test's own."""
-    declared = {
-        a[0]
-        for name in test.outputs
-        if (t := test.tolerance_for(name)) is not None and (a := t.allclose) is not None
-    }
+    tolerances = [test.tolerance_for(name) for name in test.outputs]
+    declared = {one.rtol for one in tolerances if one is not None and one.rtol is not None}
     return tuple(sorted({*STORED_RTOLS, *RTOLS, *declared}))
 
 
@@ -112,10 +109,7 @@ def turn(test: TestSpec, arrays: Arrays) -> dict[str, NDArray[Any]]:
     y and dx are in rows, as the domain has them.
     """
     flat = {name: np.reshape(a, test.flat_shape_of(name)) for name, a in arrays.items()}
-    return {
-        name: np.ascontiguousarray(a[::-1, ::-1] if a.ndim == 2 else a[::-1])
-        for name, a in flat.items()
-    }
+    return {name: np.ascontiguousarray(np.flip(a)) for name, a in flat.items()}
 
 
 def measured(
@@ -150,10 +144,8 @@ def measured(
     }
     for name, numbers in declared.items():
         output = matrix(test, name, outputs)
-        numbers["needed_atol"] = {
-            **(numbers.get("needed_atol") or {}),
-            **_needed(test, drawn.references[name], output),
-        }
+        more = _needed(test, drawn.references[name], output)
+        numbers["needed_atol"] = {**(numbers.get("needed_atol") or {}), **more}
         expected = drawn.expected[name].reshape(output.shape)
         numbers["gates"] = limits.ratios(test, name, given, expected, output, judging(test))
     return {
@@ -198,11 +190,6 @@ def _needed(test: TestSpec, reference: Doubles, output: NDArray[np.float32]) -> 
 
 def without_numbers(part: Part, seed: int, verdict: str, message: str) -> Row:
     """Return the row of a run that ended without outputs: an error, a crash or a hang."""
-    row: Row = {
-        "part": part.name,
-        "kind": part.kind.value,
-        "seed": seed,
-        "able": None,
-        "verdict": verdict,
-    }
-    return row | {"explanation": "not_judged", "outputs": {}, "edges": None, "message": message}
+    row: Row = {"part": part.name, "kind": part.kind.value, "seed": seed, "able": None}
+    row |= {"verdict": verdict, "explanation": "not_judged", "outputs": {}, "edges": None}
+    return row | {"message": message}

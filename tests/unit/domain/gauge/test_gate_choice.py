@@ -72,7 +72,7 @@ def test_a_gauge_over_http_is_refused_for_an_unknown_gate() -> None:
     with pytest.raises(FieldError) as problem:
         check(GaugeIn.model_validate({**body, "gates": ["hipdn"]}), settings)
     assert problem.value.field == "gates.0"
-    assert "did you mean hipdnn?" in str(problem.value)
+    assert "did you mean 'hipdnn'?" in str(problem.value)
     assert check(GaugeIn.model_validate({**body, "gates": ["hipdnn"]}), settings)
 
 
