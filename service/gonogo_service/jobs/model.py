@@ -16,7 +16,7 @@ from gonogo.spec.compared_outputs import CommonFactor
 from gonogo.spec.diagnoses import JobDiagnosis
 from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_service.kit.database.base import Base
-from gonogo_service.kit.database.columns import IdType, JsonType, Stored, WordOf
+from gonogo_service.kit.database.columns import INTERNAL, IdType, JsonType, Stored, WordOf
 from gonogo_service.kit.database.states import ChunkCounts, JobKind, JobState
 from gonogo_service.tests.model import TestSpecRow
 
@@ -155,7 +155,10 @@ class JobRow(Base):
         WordOf(JobKind), default=JobKind.seeds, server_default="seeds"
     )
     state: Mapped[JobState] = mapped_column(WordOf(JobState))
-    verdict: Mapped[Verdict | None] = mapped_column(WordOf(Verdict))
+    verdict: Mapped[Verdict | None] = mapped_column(
+        WordOf(Verdict),
+        doc="null until the job ends, and for a canceled job whose seeds all passed",
+    )
     error: Mapped[str | None]
     waiting_reason: Mapped[str | None]
     version: Mapped[int] = mapped_column(default=1)
@@ -165,47 +168,71 @@ class JobRow(Base):
     kernel: Mapped[str]
     build: Mapped[str]
     branch: Mapped[str]
-    build_sequence: Mapped[int] = mapped_column(BigInteger)
-    executor: Mapped[str]
-    arch: Mapped[str]
-    board: Mapped[str]
+    build_sequence: Mapped[int] = mapped_column(BigInteger, info=INTERNAL)
+    executor: Mapped[str] = mapped_column(info=INTERNAL)
+    arch: Mapped[str] = mapped_column(info=INTERNAL)
+    board: Mapped[str] = mapped_column(info=INTERNAL)
     queue: Mapped[str]
-    context: Mapped[Any] = mapped_column(JsonType)
+    context: Mapped[str | dict[str, Any]] = mapped_column(JsonType)
     priority: Mapped[int]
-    request: Mapped[dict[str, Any]]
-    labels: Mapped[dict[str, Any]]
+    request: Mapped[dict[str, Any]] = mapped_column(info=INTERNAL)
+    labels: Mapped[dict[str, str]] = mapped_column(JsonType)
     commit: Mapped[JobCommit | None] = mapped_column(Stored(JobCommit))
     resubmit_of: Mapped[str | None] = mapped_column(IdType)
-    reference: Mapped[str | None]  # the build to compare with; null: only float64
-    sequential: Mapped[SeedProgress | None] = mapped_column(Stored(SeedProgress))
-    stop: Mapped[SeedDecision | None] = mapped_column(Stored(SeedDecision))
-    suspects: Mapped[SuspectSeeds | None] = mapped_column(Stored(SuspectSeeds))
+    # the build to compare with; null: only float64
+    reference: Mapped[str | None] = mapped_column(info=INTERNAL)
+    sequential: Mapped[SeedProgress | None] = mapped_column(
+        Stored(SeedProgress),
+        doc="For sequential seeds: the request, and how far the decision has read",
+    )
+    stop: Mapped[SeedDecision | None] = mapped_column(
+        Stored(SeedDecision), doc="For sequential seeds, once decided"
+    )
+    suspects: Mapped[SuspectSeeds | None] = mapped_column(
+        Stored(SuspectSeeds), doc="null without suspect seeds"
+    )
     # Counters, changed under the job's lock.
     total: Mapped[int]
     done: Mapped[int] = mapped_column(default=0)
-    chunk_count: Mapped[int]
-    open_chunks: Mapped[int]
-    counts: Mapped[dict[str, Any]]
-    # Of a selection's job: the number of tests over all iterations that passed, failed, ...
-    outcomes: Mapped[dict[str, Any] | None]
-    # Red and hollow seeds, or tests of a selection over all iterations (gonogo.reports.red_hollow).
-    red: Mapped[int] = mapped_column(default=0)
-    hollow: Mapped[int] = mapped_column(default=0)
+    chunk_count: Mapped[int] = mapped_column(info=INTERNAL)
+    open_chunks: Mapped[int] = mapped_column(info=INTERNAL)
+    counts: Mapped[dict[str, int]] = mapped_column(
+        JsonType, doc="The (seed, repeat) pairs with a result, by verdict"
+    )
+    outcomes: Mapped[dict[str, int] | None] = mapped_column(
+        JsonType,
+        doc="For a selection: the tests of all iterations by their outcome (passed, failed, ...)",
+    )
+    # gonogo.reports.red_hollow
+    red: Mapped[int] = mapped_column(
+        default=0,
+        doc="The seeds, or the tests of a selection over all iterations, that are red",
+    )
+    hollow: Mapped[int] = mapped_column(
+        default=0,
+        doc="Those that are hollow passes; the verdict shows only the worse of the two",
+    )
     last_event: Mapped[int] = mapped_column(default=0)
-    diagnosis: Mapped[JobDiagnosis | None] = mapped_column(Stored(JobDiagnosis, lenient=True))
+    diagnosis: Mapped[JobDiagnosis | None] = mapped_column(
+        Stored(JobDiagnosis, lenient=True), doc="The diagnosis of the most telling seed"
+    )
     diagnosis_words: Mapped[str | None] = column_property(
         diagnosis["words"].as_string(), deferred=True
     )
     # The judge's version, and the hash of its reference's graph; null until arrays are judged.
-    judge: Mapped[str | None]
+    judge: Mapped[str | None] = mapped_column(info=INTERNAL)
     created_at: Mapped[datetime]
     deadline_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
-    cancel_at: Mapped[datetime | None]
+    cancel_at: Mapped[datetime | None] = mapped_column(info=INTERNAL)
     finished_at: Mapped[datetime | None]
     # When retention removed a tier of it (gonogo_service/operate/retention.py).
-    artifacts_removed_at: Mapped[datetime | None]
-    seeds_removed_at: Mapped[datetime | None]
+    artifacts_removed_at: Mapped[datetime | None] = mapped_column(
+        doc="When retention removed its artifacts and logs"
+    )
+    seeds_removed_at: Mapped[datetime | None] = mapped_column(
+        doc="When retention removed its results per seed; the counts stay"
+    )
     __table_args__ = (
         Index("ix_jobs_state", "state", "id"),
         Index("ix_jobs_test", "test_key", "id"),
@@ -386,14 +413,15 @@ class ArtifactRow(Base):
 
     __tablename__ = "artifacts"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
-    job_id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"))
-    attempt_id: Mapped[str] = mapped_column(IdType)
+    job_id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"), info=INTERNAL)
+    attempt_id: Mapped[str] = mapped_column(IdType, info=INTERNAL)
     kind: Mapped[str]
     seed: Mapped[int] = mapped_column(BigInteger)
     repeat: Mapped[int]
     output: Mapped[str]
-    size: Mapped[int]
-    digest: Mapped[str]  # SHA-256 of the content as JSON
+    size: Mapped[int] = mapped_column(doc="Bytes of its content as JSON")
+    # SHA-256 of the content as JSON
+    digest: Mapped[str] = mapped_column(info=INTERNAL)
     content: Mapped[dict[str, Any]]
     created_at: Mapped[datetime]
     __table_args__ = (UniqueConstraint("job_id", "kind", "seed", "repeat", "output"),)

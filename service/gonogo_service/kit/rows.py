@@ -27,7 +27,8 @@ class Answer(BaseModel):
 def secrets_of(row: type[Base]) -> frozenset[str]:
     """Return the names of the attributes that no answer may have."""
     columns = inspect(row).column_attrs
-    return frozenset(column.key for column in columns if column.columns[0].info == SECRET)
+    secret = (one.key for one in columns if getattr(one.columns[0], "info", None) == SECRET)
+    return frozenset(secret)
 
 
 @cache

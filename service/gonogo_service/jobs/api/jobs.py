@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request, Response
 from sqlalchemy.orm import Session
@@ -13,12 +13,12 @@ from gonogo.spec.verdicts import Verdict
 from gonogo_service.jobs import chunks, job_removal, queue_estimate, queues, submission
 from gonogo_service.jobs import store as stored
 from gonogo_service.jobs.api.schemas import (
+    LISTED,
+    SHOWN,
     Estimate,
     Expected,
     ExpectedOf,
     JobAccepted,
-    JobOut,
-    ListedJob,
     answer_of,
     links,
 )
@@ -105,7 +105,7 @@ def validate(context: Ctx, who: Submitter, body: JobIn) -> Estimate:
     )
 
 
-@router.get("/jobs", summary="List jobs, newest first")
+@router.get("/jobs", summary="List jobs, newest first", response_model=Page[LISTED])
 def list_jobs(
     context: Ctx,
     _who: Reader,
@@ -121,7 +121,7 @@ def list_jobs(
     ] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Page[ListedJob]:
+) -> Any:
     """List jobs that match all filters, without their diagnoses."""
     filters = stored.JobFilter(
         state=state,
@@ -135,11 +135,11 @@ def list_jobs(
     )
     with context.reading() as session:
         page = stored.list_(session, filters, limit=limit, cursor=cursor)
-    return extend_page(page, lambda job: answer_of(ListedJob, job))
+    return extend_page(page, lambda job: answer_of(LISTED, job))
 
 
-@router.get("/jobs/{job_id}", summary="Show a job")
-def look(context: Ctx, _who: Reader, job_id: str) -> JobOut:
+@router.get("/jobs/{job_id}", summary="Show a job", response_model=SHOWN)
+def look(context: Ctx, _who: Reader, job_id: str) -> Any:
     """Show its state, counts by verdict, progress, and the most telling seed's diagnosis.
 
     It shows the arithmetic of each output with its detection limits, and for a job with a
@@ -150,7 +150,7 @@ def look(context: Ctx, _who: Reader, job_id: str) -> JobOut:
         job = require_job(session, job_id)
         compares = job.reference is not None and job.seeds_removed_at is None
         return answer_of(
-            JobOut,
+            SHOWN,
             job,
             waiting_reason=queues.waiting_reason(session, job, timeout_s=timeout_s, now=utcnow()),
             flips=list(flips.of_job(session, job_id) or ()) if compares else None,
