@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -13,30 +12,23 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo.flakiness.classes import Class, Finding, RunSummary
+from gonogo.flakiness.classes import Class, RunSummary
 from gonogo.flakiness.gating import LABELS
-from gonogo.spec.verdicts import Verdict
-from gonogo_dashboards.kit import build_cells, comparators_view, words
-from gonogo_dashboards.kit.labels import Listed, labels
-from gonogo_dashboards.kit.list_rows import Count, details_of, tolerance_of
+from gonogo_dashboards.comparison import compared_tests
+from gonogo_dashboards.comparison.compared_tests import TestLine
+from gonogo_dashboards.kit import build_cells, words
+from gonogo_dashboards.kit.list_rows import Count
 from gonogo_service.compare import build_choices, comparing
-from gonogo_service.compare.comparing import Compared, Comparison
 from gonogo_service.compare.sides import SideResults
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.tests import matrices
 from gonogo_service.tests.matrices import BuildRecord
 
-MAX_JOBS = 8
 MAX_CHOICES = 100
 MAX_PICKS = 40
 MAX_LINES = 6
-MAX_DECIDED = 12
-"""Tests whose comparators are read, at two or three statements each; the most important first."""
 GATE_VERDICTS = {0: "pass", 1: "fail", 3: "inconclusive"}
-
-_TIMES = re.compile(r"(?<=\d)x(?=\d)")
-"""The sign in a shape of a name: 1x1x32 is shown as 1×1×32."""
 
 
 @dataclass(frozen=True)
@@ -62,48 +54,6 @@ class ClassCount:
     sentence: str
     verdict: str
     tests: int
-
-
-@dataclass(frozen=True)
-class FindingLine:
-    """One finding about a test."""
-
-    kind: str
-    label: str
-    sentence: str
-    verdict: str
-    words: str
-    flag_url: str | None
-    change: str | None
-    """The comparison of its error with that of base, in words."""
-
-
-@dataclass(frozen=True)
-class TestLine:
-    """A test of the comparison."""
-
-    __test__ = False  # pytest: not a test case
-
-    name: str
-    url: str
-    base_url: str | None
-    """The test's page on the build of base, and on that of head.
-
-    None where that side has several builds, or where the test did not run there.
-    """
-    head_url: str | None
-    where: str
-    kind: str
-    findings: tuple[FindingLine, ...]
-    decided: str
-    """Comparators that decided the worst seed on head; "" where allclose is the only one."""
-    base: str
-    head: str
-    base_jobs: tuple[str, ...]
-    head_jobs: tuple[str, ...]
-    check: str | None
-    flips: tuple[str, ...]
-    """A line for each output of head that was compared with base's on equal seeds."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +189,7 @@ def view(session: Session, base: str, head: str, limit: int, now: datetime) -> C
         code=gate.code,
         words=comparison.words,
         counts=tuple(_count(Class(kind), number) for kind, number in comparison.counts.items()),
-        tests=_lines(session, shown, comparison),
+        tests=compared_tests.lines(session, shown, comparison),
         more=more,
         more_url=urls.compare(base, head, limit=str(urls.MAX_LENGTH)) if can_show_more else None,
         swap_url=urls.compare(head, base),
@@ -323,95 +273,3 @@ def _pairs(builds: Sequence[BuildRecord]) -> tuple[PairLine, ...]:
         for before, after in list(pairwise(build.name for build in builds_of_branch[-3:]))[::-1]:
             pairs.append(PairLine(branch, before, after, urls.compare(before, after)))
     return tuple(pairs)
-
-
-def _lines(
-    session: Session, shown: Sequence[Compared], comparison: Comparison
-) -> tuple[TestLine, ...]:
-    listed = [
-        Listed(
-            test.canonical, None, test.name, {"arch": test.place.arch, "board": test.place.board}
-        )
-        for test in shown
-    ]
-    return tuple(
-        _line(test, name, comparison, _decided(session, test) if place < MAX_DECIDED else "")
-        for place, (test, name) in enumerate(zip(shown, labels(listed), strict=True))
-    )
-
-
-def _decided(session: Session, test: Compared) -> str:
-    """Return what decided the worst seed of a test that does not pass on head."""
-    ran = test.head
-    if ran is None or not ran.jobs or build_cells.verdict_of(ran.counts) == Verdict.pass_:
-        return ""
-    return comparators_view.of_job(session, ran.jobs[0], test.canonical.get("tolerance", {}))
-
-
-def _line(test: Compared, name: str, comparison: Comparison, decided: str) -> TestLine:
-    place = test.place
-    url = urls.history(place.test_key, {"arch": place.arch, "board": place.board})
-
-    def on(side: SideResults, ran: RunSummary | None) -> str | None:
-        if ran is None or len(side.builds) != 1:
-            return None
-        branch = urls.further("branch", side.branches[place])
-        return url + branch + urls.further("build", side.builds[0])
-
-    details = tolerance_of(test.canonical), details_of(test.canonical), place.arch, place.board
-    flips = () if test.pair is None else test.pair.flips
-    return TestLine(
-        name=_TIMES.sub("×", name),
-        url=url,
-        base_url=on(comparison.base, test.base),
-        head_url=on(comparison.head, test.head),
-        where=" · ".join(filter(None, details)),
-        kind=test.classification.kind.value,
-        findings=tuple(_finding(finding) for finding in test.classification.findings),
-        decided=decided,
-        base=_counts(test.base),
-        head=_counts(test.head),
-        base_jobs=_jobs(test.base),
-        head_jobs=_jobs(test.head),
-        check=test.check,
-        flips=tuple(f"{output.output}: {output.words}" for output in flips),
-    )
-
-
-def _finding(finding: Finding) -> FindingLine:
-    flag: Mapping[str, Any] | None = finding.evidence.get("flag")
-    change: Mapping[str, Any] | None = finding.evidence.get("change")
-    return FindingLine(
-        finding.kind.value,
-        finding.kind.label,
-        finding.kind.sentence,
-        # What was waived still looks like what it is.
-        finding.verdict if finding.kind is Class.waived else finding.kind.mark,
-        finding.words,
-        urls.flag(flag["id"]) if flag else None,
-        str(change["words"]) if change else None,
-    )
-
-
-def _counts(ran: RunSummary | None) -> str:
-    if ran is None:
-        return "not run"
-    verdict_counts = ran.shown.counts
-    parts = [
-        f"{number:,} {words.inline(words.mark(name).label)}"
-        for name, number in verdict_counts.items()
-    ]
-    if ran.not_judged_red:
-        parts.append(f"of these {ran.not_judged_red:,} red")
-    if ran.waiting:
-        parts.append(f"{words.count(ran.waiting, 'job')} unfinished")
-    parts += [f"{number:,} left out: {device} was sick" for device, number in ran.sick.items()]
-    parts += [
-        f"{words.count(number, 'job')} without a result: {why}"
-        for why, number in ran.ended_empty.items()
-    ]
-    return ", ".join(parts) or "nothing"
-
-
-def _jobs(ran: RunSummary | None) -> tuple[str, ...]:
-    return () if ran is None else tuple(urls.job(job) for job in ran.jobs[:MAX_JOBS])

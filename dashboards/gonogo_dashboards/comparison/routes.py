@@ -8,7 +8,7 @@ from fastapi import Request
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo_dashboards.comparison import compare_page, worse_page
+from gonogo_dashboards.comparison import compare_page, compared_tests, worse_page
 from gonogo_dashboards.kit.navigation import Entry
 from gonogo_dashboards.kit.site import MAX_CSV_LINES, Site
 
@@ -33,7 +33,7 @@ def add(site: Site) -> None:
         "What did this commit change?",
         noun="comparison",
         wrong="This can't be compared",
-        line=compare_page.TestLine,
+        line=compared_tests.TestLine,
     )
 
     def worse(session: Session, request: Request, now: datetime) -> worse_page.WorseView:
