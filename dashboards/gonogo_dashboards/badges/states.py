@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
@@ -17,20 +17,19 @@ from gonogo_service.suites import runs
 from gonogo_service.suites import store as suites
 from gonogo_service.tests import matrices, recent_builds, standings, test_specs
 from gonogo_service.tests.standings import HOLLOW, RED
-from gonogo_service.tests.variants import variants_of
+from gonogo_service.tests.variants import PLACE, variants_of
 
 NOT_RUN = "not run"
 _MAX_RUNS = 20
 """The newest runs of a suite among which a finished one is looked for."""
 
 
-@dataclass(frozen=True)
-class BadgeState:
+class BadgeState(NamedTuple):
     """The label and the state of a badge; `verdict` is None where nothing ran."""
 
     label: str
-    state: str
-    verdict: str | None
+    state: str = NOT_RUN
+    verdict: str | None = None
 
 
 def of_test(session: Session, key: str, query: Mapping[str, str]) -> BadgeState | None:
@@ -42,15 +41,11 @@ def of_test(session: Session, key: str, query: Mapping[str, str]) -> BadgeState 
     if test is None:
         return None
     label = f"{test.kernel} {shape_of(test.test)}"
-    named = {name: query[name] for name in ("branch", "arch", "board") if query.get(name)}
-    variants = [
-        variant
-        for variant in variants_of(session, key)
-        if all(getattr(variant, name) == value for name, value in named.items())
-    ]
+    named = {name: value for name in PLACE if (value := query.get(name))}.items()
+    variants = [one for one in variants_of(session, key) if one.place.items() >= named]
     results = recent_builds.results(session, variants, 1)
     if not results:
-        return BadgeState(label, NOT_RUN, None)
+        return BadgeState(label)
     last = max(results, key=lambda variant: (variant.branch != EMULATOR, results[variant][-1].at))
     cell = build_cells.cell(results[last][-1])
     state = words.inline(words.mark(cell.verdict).label)
@@ -63,10 +58,10 @@ def of_suite(session: Session, name: str) -> BadgeState | None:
     """Return the state of a suite's newest finished run; None where there is no such suite."""
     newest = runs.newest(session, _MAX_RUNS, name=name)
     if not newest:
-        return None if suites.get(session, name) is None else BadgeState(name, NOT_RUN, None)
+        return None if suites.get(session, name) is None else BadgeState(name)
     ended = next((run for run in newest if run.finished_at is not None), None)
     if ended is None:
-        return BadgeState(name, "running", None)
+        return BadgeState(name, "running")
     return BadgeState(name, _counted(ended.red, ended.hollow, ended.jobs.total), ended.verdict)
 
 
@@ -76,7 +71,7 @@ def of_branch(session: Session, branch: str, now: datetime) -> BadgeState | None
     if not tests:
         known = any(build.branch == branch for build in matrices.builds(session))
         known = known or builds.has_branch(session, branch)
-        return BadgeState(branch, NOT_RUN, None) if known else None
+        return BadgeState(branch) if known else None
     hollow, red = (len(standings.of_kind(tests, kind)) for kind in (HOLLOW, RED))
     worst = next(iter(words.ordered({one.verdict for one in tests.values() if one.verdict})), None)
     if hollow and worst in (None, Verdict.pass_, Verdict.suspect):

@@ -55,62 +55,43 @@ def days(counted: Sequence[tuple[date, Mapping[str, int]]]) -> Days:
     """Return the chart of some days' seeds."""
     most = max((sum(counts.values()) for _, counts in counted), default=0)
     step = WIDTH / max(len(counted), 1)
+    total: Counter[str] = Counter()
     drawn = []
     for place, (day, counts) in enumerate(counted):
-        order = [verdict for verdict in words.ordered(counts) if counts[verdict]]
-        seeds_words = ", ".join(
-            f"{counts[verdict]:,} {words.inline(words.mark(verdict).label)}" for verdict in order
-        )
-        pieces = _pieces(order, counts, most, (place + _GAP / 2) * step, (1 - _GAP) * step)
-        day_counts = {verdict: counts[verdict] for verdict in order}
-        drawn.append(
-            Day(
-                day.isoformat(),
-                sum(day_counts.values()),
-                day_counts,
-                f"{day:%d %b}: {seeds_words or 'no seeds'}",
-                pieces,
-            )
-        )
-    total: Counter[str] = Counter()
-    for bar in drawn:
-        total.update(bar.counts)
-    order = words.ordered(total)
-    seeds = sum(total.values())
-    active = sum(day.seeds > 0 for day in drawn)
-    period = words.count(len(drawn), "day")
+        order = {verdict: counts[verdict] for verdict in words.ordered(counts) if counts[verdict]}
+        total.update(order)
+        text = f"{day:%d %b}: {_seeds(order) or 'no seeds'}"
+        pieces = _pieces(order, most, (place + _GAP / 2) * step, (1 - _GAP) * step)
+        drawn.append(Day(day.isoformat(), sum(order.values()), order, text, pieces))
+    verdicts, seeds = words.ordered(total), total.total()
+    active, period = sum(day.seeds > 0 for day in drawn), words.count(len(drawn), "day")
     summary = f"{words.count(seeds, 'seed')} in the last {period}, on {active} of them"
     if seeds:
-        busiest_day = max(drawn, key=lambda day: day.seeds)
-        summary += f"; most on {busiest_day.day}, {busiest_day.seeds:,}. " + ", ".join(
-            f"{total[verdict]:,} {words.inline(words.mark(verdict).label)}" for verdict in order
-        )
-    return Days(tuple(drawn), tuple(order), seeds, most, summary + ".")
+        busiest = max(drawn, key=lambda day: day.seeds)
+        summary += f"; most on {busiest.day}, {busiest.seeds:,}. "
+        summary += _seeds({verdict: total[verdict] for verdict in verdicts})
+    return Days(tuple(drawn), tuple(verdicts), seeds, most, summary + ".")
 
 
-def _pieces(
-    order: Sequence[str], counts: Mapping[str, int], most: int, x: float, width: float
-) -> tuple[Piece, ...]:
+def _seeds(counts: Mapping[str, int]) -> str:
+    """Return seeds by verdict: "4 hollow pass, 1 fail"."""
+    labels = {verdict: words.inline(words.mark(verdict).label) for verdict in counts}
+    return ", ".join(f"{number:,} {labels[verdict]}" for verdict, number in counts.items())
+
+
+def _pieces(counts: Mapping[str, int], most: int, x: float, width: float) -> tuple[Piece, ...]:
     """Return the pieces of a day from the bottom up, the worst verdict lowest.
 
     A piece too small to see takes a little from the largest.
     """
-    heights = {verdict: max(MIN_HEIGHT, HEIGHT * counts[verdict] / most) for verdict in order}
+    heights = {name: max(MIN_HEIGHT, HEIGHT * number / most) for name, number in counts.items()}
     if heights:
         largest = max(heights, key=lambda verdict: heights[verdict])
-        heights[largest] = max(
-            MIN_HEIGHT, heights[largest] - max(0.0, sum(heights.values()) - HEIGHT)
-        )
+        beyond = max(0.0, sum(heights.values()) - HEIGHT)
+        heights[largest] = max(MIN_HEIGHT, heights[largest] - beyond)
     pieces, y = [], HEIGHT
-    for verdict in order:
-        y -= heights[verdict]
-        pieces.append(
-            Piece(
-                verdict,
-                round(x, 2),
-                round(max(y, 0.0), 2),
-                round(width, 2),
-                round(heights[verdict], 2),
-            )
-        )
+    for verdict, height in heights.items():
+        y -= height
+        box = (round(edge, 2) for edge in (x, max(y, 0.0), width, height))
+        pieces.append(Piece(verdict, *box))
     return tuple(pieces)

@@ -92,21 +92,21 @@ def of_tests(
         points = [(day, len(of_kind(then, name)), len(then)) for day, then in counted]
         lines.append(
             NumberLine(
-                name,
-                label,
-                words.STANDING_SENTENCES[name],
-                verdict,
-                len(keys),
-                len(now),
-                "in 30 days",
-                _reds(now[key] for key in keys) if name == RED else "",
-                f"{len(keys & ran):,} of them ran today" if keys else "",
-                earlier,
-                _change(len(keys), earlier),
-                None if earlier is None or earlier == len(keys) else len(keys) < earlier,
-                _bars(points, "test", events),
-                f"{label} tests by day",
-                urls.catalogue({"standing": name}),
+                name=name,
+                label=label,
+                sentence=words.STANDING_SENTENCES[name],
+                verdict=verdict,
+                value=len(keys),
+                of=len(now),
+                when="in 30 days",
+                parts=_reds(now[key] for key in keys) if name == RED else "",
+                ran=f"{len(keys & ran):,} of them ran today" if keys else "",
+                before=earlier,
+                change=_change(len(keys), earlier),
+                better=_better(len(keys), earlier),
+                bars=_bars(points, "test", events),
+                bars_label=f"{label} tests by day",
+                url=urls.catalogue({"standing": name}),
             )
         )
     return tuple(lines)
@@ -118,31 +118,32 @@ def of_devices(fleet: Fleet, counted: Sequence[tuple[date, DayDevices]]) -> Numb
     Today comes last; its devices are those of the fleet.
     """
     sick = sum(cell.health in (DeviceHealth.bad, DeviceHealth.suspect) for cell in fleet.cells)
-    then = dict(counted).get(counted[-1][0] - WEEK, DayDevices())
+    today = counted[-1][0]
+    then = dict(counted).get(today - WEEK, DayDevices())
     before = then.sick if then.known else None
     points = [(day, devices.sick, devices.known) for day, devices in counted[:-1]]
-    points.append((counted[-1][0], sick, len(fleet.cells)))
     change = "none was known a week ago"
     if before is not None:
         change = f"{sick:,} sick, {before:,} a week ago"
     if offline := sum(one.verdict == WORST_FIRST[-1] for one in fleet.trouble):
         change = f"{offline:,} only offline; {change}"
+    known = len(fleet.cells)
     return NumberLine(
-        "devices",
-        "Devices in trouble",
-        "Devices that are bad, suspect or offline, or whose canary's bits differ.",
-        "error",
-        len(fleet.trouble),
-        len(fleet.cells),
-        "now",
-        "",
-        "",
-        before,
-        change if fleet.cells else "",
-        None if before is None or before == sick else sick < before,
-        _bars(points, "device", NO_EVENTS) if fleet.cells else (),
-        "Bad and suspect devices by day",
-        "#trouble" if fleet.trouble else urls.devices(),
+        name="devices",
+        label="Devices in trouble",
+        sentence="Devices that are bad, suspect or offline, or whose canary's bits differ.",
+        verdict="error",
+        value=len(fleet.trouble),
+        of=known,
+        when="now",
+        parts="",
+        ran="",
+        before=before,
+        change=change if known else "",
+        better=_better(sick, before),
+        bars=_bars([*points, (today, sick, known)], "device", NO_EVENTS) if known else (),
+        bars_label="Bad and suspect devices by day",
+        url="#trouble" if fleet.trouble else urls.devices(),
     )
 
 
@@ -156,6 +157,10 @@ def _reds(standings: Iterable[TestStanding]) -> str:
     parts += [words.count(kinds["false alarm"], "false alarm")] if kinds["false alarm"] else []
     parts += [f"{kinds['not judged']:,} not judged"] if kinds["not judged"] else []
     return ", ".join(parts)
+
+
+def _better(value: int, before: int | None) -> bool | None:
+    return None if before is None or before == value else value < before
 
 
 def _change(value: int, before: int | None) -> str:
@@ -173,9 +178,7 @@ def _bars(
     most = max((value for _, value, _ in points), default=0) or 1
     bars = []
     for place, (day, value, ran) in enumerate(points):
-        height = round(HEIGHT * value / most, 1)
-        if value:
-            height = max(height, 2.0)
+        height = max(round(HEIGHT * value / most, 1), 2.0 if value else 0.0)
         text = f"{day:%b} {day.day}: {value:,} of {words.count(ran, noun)}"
         event = events.get(day, "")
         text += f"; {event}" if event else ""
