@@ -23,12 +23,16 @@ class Answer(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
 
+def _info(column: Any) -> Any:
+    """Return the mark of a column; None for an expression, which has none."""
+    return getattr(column, "info", None)
+
+
 @cache
 def secrets_of(row: type[Base]) -> frozenset[str]:
     """Return the names of the attributes that no answer may have."""
     columns = inspect(row).column_attrs
-    secret = (one.key for one in columns if getattr(one.columns[0], "info", None) == SECRET)
-    return frozenset(secret)
+    return frozenset(column.key for column in columns if _info(column.columns[0]) == SECRET)
 
 
 @cache
@@ -51,9 +55,9 @@ def extended_answer(
     fields: dict[str, Any] = {}
     for column in inspect(row).column_attrs:
         stored = column.columns[0]
-        if column.key not in without and stored.info not in (SECRET, INTERNAL):
+        if column.key not in without and _info(stored) not in (SECRET, INTERNAL):
             (kind,) = get_args(hints[column.key])
-            fields[column.key] = (kind, Field(description=stored.doc))
+            fields[column.key] = (kind, Field(description=getattr(stored, "doc", None)))
     for key, given in more.items():
         kind, text = given if isinstance(given, tuple) else (given, None)
         fields[key] = (kind, Field(description=text))

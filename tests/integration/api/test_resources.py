@@ -1,0 +1,198 @@
+"""Every noun of `Resource` by one table: lists, filters, CSV, scopes, audit and secrets."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import stored_jobs
+from api import Api, in_process
+from gonogo_service.kit import rows
+from gonogo_service.kit.database.base import Base
+from gonogo_service.kit.database.columns import SECRET
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.resource import NEXT, Resource
+from gonogo_service.models import MODELS
+from gonogo_service.routers import routers
+from suite_runs import SUITE
+
+assert MODELS
+assert routers()
+NOUNS = {resource.noun.name: resource for resource in Resource.made}
+RULE = {"events": ["push"], "repositories": ["lab/x"], "suites": ["nightly"]}
+BODIES: dict[str, list[dict[str, Any]]] = {
+    "builds": [{"name": f"b{n}", "executor": "ttnn", "branch": "night"} for n in range(3)],
+    "tokens": [{"name": f"ci-{n}", "scopes": ["read"]} for n in range(3)],
+    "suites": [{**SUITE, "name": f"s{n}"} for n in range(3)],
+    "runs": [{"suite": "nightly", "labels": {"n": str(n)}} for n in range(3)],
+    "schedules": [{"name": f"n{n}", "suite": "nightly", "cron": "1 2 * * *"} for n in range(3)],
+    "rules": [{**RULE, "name": f"r{n}"} for n in range(3)],
+    "waivers": [{"names": [f"{n} *"], "reason": "moved"} for n in range(3)],
+    "webhooks": [{"url": f"https://x.example/{n}", "events": ["*"]} for n in range(3)],
+}
+"""Three things to make of each noun that is made over HTTP."""
+CHANGES: dict[str, dict[str, Any]] = {
+    "schedules": {"paused": True},
+    "waivers": {"owner": "kim"},
+    "webhooks": {"description": "for ci"},
+}
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """A service with three of each noun, and the suite that some of them name."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('resources') / 'gonogo.sqlite'}"
+    with in_process(url) as api:
+        with api.context.session() as session:
+            stored_jobs.device(session)
+        assert api.client.post("/api/v1/suites", json=SUITE).status_code == 201
+        until = (utcnow() + timedelta(days=3)).isoformat()
+        for noun, bodies in BODIES.items():
+            for body in bodies:
+                more = {"expires": until} if noun == "waivers" else {}
+                answer = api.client.post(f"/api/v1/{noun}", json=body | more)
+                assert answer.status_code in (201, 202), answer.text
+        yield api
+
+
+def listed(api: Api, noun: str, **query: Any) -> list[dict[str, Any]]:
+    """Return all items of a list, two at a time."""
+    items: list[dict[str, Any]] = []
+    cursor: str | None = None
+    while True:
+        more = {} if cursor is None else {"cursor": cursor}
+        page = api.get(NOUNS[noun].noun.address, params={"limit": 2, **query, **more})
+        assert len(page["items"]) <= 2
+        items += page["items"]
+        cursor = page["next"]
+        if cursor is None:
+            return items
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_a_list_has_pages_in_one_order(api: Api, noun: str) -> None:
+    resource = NOUNS[noun]
+    items = listed(api, noun)
+    keys = [item[resource.noun.key] for item in items]
+    assert keys == sorted(set(keys), reverse=resource.by_id)
+    assert len(keys) >= len(BODIES.get(noun, ()))
+    refused = api.client.get(f"/api/v1{resource.noun.address}?cursor=nonsense")
+    wrong = api.client.get(f"/api/v1{resource.noun.address}?limit=0")
+    assert (wrong.status_code, wrong.json()["field"]) == (422, "limit")
+    assert refused.status_code == (422 if resource.by_id else 200)
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_a_filter_selects_and_an_unknown_one_is_refused(api: Api, noun: str) -> None:
+    resource = NOUNS[noun]
+    whole = listed(api, noun)
+    for name in resource.noun.filters:
+        values = {str(item[name]) for item in whole if isinstance(item.get(name), str)}
+        for value in values:
+            expected = [item for item in whole if item[name] == value]
+            assert listed(api, noun, **{name: value}) == expected, name
+        if resource.noun.kinds.get(name) is None:
+            assert listed(api, noun, **{name: "nobody-has-this"}) == []
+    answer = api.client.get(f"/api/v1{resource.noun.address}?colour=red")
+    assert (answer.status_code, answer.json()["field"]) == (422, "colour")
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_a_list_as_csv_has_the_fields_of_its_items(api: Api, noun: str) -> None:
+    resource = NOUNS[noun]
+    query = {"format": "csv", "limit": 2}
+    answer = api.client.get(f"/api/v1{resource.noun.address}", params=query)
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    lines = list(csv.DictReader(io.StringIO(answer.text)))
+    page = api.get(resource.noun.address, params={"limit": 2})
+    assert [line[resource.noun.key] for line in lines] == [
+        item[resource.noun.key] for item in page["items"]
+    ]
+    assert answer.headers.get(NEXT) == page["next"]
+    assert not page["items"] or set(lines[0]) == set(page["items"][0])
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_one_is_shown_and_a_missing_one_is_named(api: Api, noun: str) -> None:
+    resource = NOUNS[noun]
+    address = f"/api/v1{resource.noun.address}"
+    if noun == "audit":
+        return
+    for item in listed(api, noun)[:2]:
+        key = item[resource.noun.key]
+        assert api.client.get(f"{address}/{key}").json()[resource.noun.key] == key
+    answer = api.client.get(f"{address}/nobody-has-this")
+    assert (answer.status_code, answer.json()["field"]) == (404, resource.noun.one)
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_a_noun_needs_its_scope(api: Api, noun: str) -> None:
+    """A token with less is refused, and one with its scope is not."""
+    resource = NOUNS[noun].noun
+    order = ("read", "submit", "admin")
+    visitor, address = api.visitor(), f"/api/v1{resource.address}"
+    for scope in order:
+        headers = api.token(scope, name=scope)
+        may = order.index(scope) >= order.index(resource.scope)
+        assert (visitor.get(address, headers=headers).status_code == 200) == may
+        for method, verb in (("PATCH", resource.change), ("DELETE", resource.remove)):
+            if verb is not None:
+                body = {"json": CHANGES.get(noun, {})} if method == "PATCH" else {}
+                path = f"{address}/nobody-has-this"
+                code = visitor.request(method, path, headers=headers, **body).status_code
+                assert code == (404 if order.index(scope) >= order.index(verb.scope) else 403)
+
+
+@pytest.mark.parametrize("noun", [name for name in BODIES if NOUNS.get(name) and name != "runs"])
+def test_each_change_is_audited_once(api: Api, noun: str) -> None:
+    resource = NOUNS[noun].noun
+    address = f"/api/v1{resource.address}"
+    item = listed(api, noun)[0]
+    if noun in ("builds", "suites"):  # not a built-in build, and not the suite that others name
+        item = next(one for one in listed(api, noun) if one["name"] in ("b0", "s0"))
+    key = item[resource.key]
+
+    def entries() -> list[str]:
+        return [entry["action"] for entry in api.get("/audit", params={"subject": key})["items"]]
+
+    if resource.create is not None:
+        assert entries() == [f"{resource.one}.{resource.create.done}"]
+    before = len(entries())
+    if resource.change is not None:
+        for _ in range(2):
+            changed = api.client.patch(f"{address}/{key}", json=CHANGES[noun])
+            assert changed.status_code == 200, changed.text
+            for field, value in CHANGES[noun].items():
+                assert changed.json()[field] == value
+        assert entries()[:-before] == [f"{resource.one}.{resource.change.done}"]
+        empty = api.client.patch(f"{address}/{key}", json={})
+        assert (empty.status_code, empty.json()["field"]) == (422, "body")
+    if resource.remove is not None:
+        before = len(entries())
+        for _ in range(2):
+            removed = api.client.delete(f"{address}/{key}")
+            assert removed.status_code in (200, 404)
+        assert entries()[:-before] == [f"{resource.one}.{resource.remove.done}"]
+
+
+def test_no_answer_has_a_secret_column() -> None:
+    tables = [mapper.class_ for mapper in Base.registry.mappers]
+    hidden = {table: rows.secrets_of(table) for table in tables}
+    assert "hash" in {name for names in hidden.values() for name in names}
+    for table, names in hidden.items():
+        assert not names & set(rows.answer_of(table).model_fields), table
+    for resource in Resource.made:
+        for answer in (resource.answer, resource.line):
+            assert not hidden[resource.row] & set(answer.model_fields), resource.noun.name
+    answers = rows.Answer.__subclasses__()
+    by_name = {table.__name__.removesuffix("Row"): names for table, names in hidden.items()}
+    for model in answers:
+        assert not by_name.get(model.__name__, frozenset()) & set(model.model_fields)
+    assert SECRET
+    assert issubclass(rows.Answer, BaseModel)
