@@ -83,13 +83,13 @@ class Rule:
                     "outputs": None if outputs is None else tuple(outputs),
                 }
             )
-        values = {
+        values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in content.items()
             if name in cls.__dataclass_fields__ and value is not None
         }
-        more = {"head_build": builds.get("head"), "base_build": builds.get("base")}
-        return cls(**{**values, **more, "register": register})
+        values |= {"head_build": builds.get("head"), "base_build": builds.get("base")}
+        return cls(**{**values, "register": register})
 
     def concerns(self, event: CommitEvent) -> bool:
         """Return whether it covers such events of that repository at all."""

@@ -268,8 +268,8 @@ def _differing(samples: Iterable[Sample]) -> tuple[Rate, tuple[SeedExample, ...]
     compared = [(key, digests) for key, digests in groups.items() if digests.total() > 1]
     differing = [(key, digests) for key, digests in compared if len(digests) > 1]
     examples = tuple(
-        SeedExample(*key, digests=dict(digests.most_common(3)))
-        for key, digests in differing[:EXAMPLES]
+        SeedExample(build, seed, device, context, digests=dict(digests.most_common(3)))
+        for (build, seed, device, context), digests in differing[:EXAMPLES]
     )
     return rate(len(differing), len(compared)), examples
 

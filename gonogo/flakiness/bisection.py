@@ -12,6 +12,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -220,7 +221,12 @@ def search_states(
             continue
         for low, high in ((part.low, part.culprit - 1), (part.culprit, part.high)):
             if low < high:
-                part_of = {"pending": pending, "want": want, "low": low, "high": high}
+                part_of: dict[str, Any] = {
+                    "pending": pending,
+                    "want": want,
+                    "low": low,
+                    "high": high,
+                }
                 states.append(search_state(tallies, sharp=sharp, **part_of))
                 open_parts.append(states[-1])
     return tuple(states)

@@ -54,7 +54,7 @@ def _case(data: object, path: str) -> Case:
         raw = documents.text(given.get("rawStatus"), 200) or "unspecified"
         message = message or f"status other: {raw}"
     failed = outcome in (Outcome.failed, Outcome.error) and (message or trace)
-    duration = given.get("duration")
+    duration: Any = given.get("duration")
     known = isinstance(duration, int | float) and not isinstance(duration, bool)
     return Case(
         name=junit.full_name(_group(given.get("suite")), name),

@@ -51,10 +51,10 @@ def parse_json(data: bytes) -> TestReport:
         fields.check_count(count, MAX_CASES, f"{path}.testsuite", "too many tests", "in a file")
         name = str(suite.get("name", ""))
         cases += [_case(test, name, f"{path}.testsuite.{n}") for n, test in enumerate(tests)]
-    name, started = (
+    title, started = (
         documents.text(document.get(key), most) for key, most in (("name", 200), ("timestamp", 64))
     )
-    return _with_places(TestReport(tuple(cases), name, started_at=started))
+    return _with_places(TestReport(tuple(cases), title, started_at=started))
 
 
 def _case(data: object, suite: str, path: str) -> Case:

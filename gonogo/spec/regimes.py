@@ -121,7 +121,7 @@ class Regime(Model):
         given = {name: getattr(self, name) for name in _ALL_PARAMETERS}
         given = {name: value for name, value in given.items() if value is not None}
         fields.known(given, defaults, path)
-        values = {name: given.get(name, default) for name, default in defaults.items()}
+        values: dict[str, Any] = {name: given.get(name, defaults[name]) for name in defaults}
         for name, value in values.items():
             if value is None:
                 reason = f"the regime {self.regime} needs it"

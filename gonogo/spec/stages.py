@@ -168,8 +168,11 @@ def combined(tables: Sequence[StageTable]) -> StageTable:
         reason = worst.reason
         if 0 < passed < iterations:
             reason = f"in {iterations - passed} of {iterations} iterations: {reason}"
-        counts = {"iterations": iterations, "iterations_passed": passed}
-        stages.append(replace(worst, reason=reason[:MAX_REASON], **counts))
+        stages.append(
+            replace(
+                worst, reason=reason[:MAX_REASON], iterations=iterations, iterations_passed=passed
+            )
+        )
     return StageTable(tuple(stages))
 
 

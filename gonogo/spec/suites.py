@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, TypeGuard
 
 from gonogo import fields
 from gonogo.errors import FieldError, FieldErrors
@@ -106,7 +106,7 @@ def _expand(
                 raise FieldError(where, len(entries), "makes too many tests", limit=limit)
 
 
-def _is_list(value: Any) -> bool:
+def _is_list(value: Any) -> TypeGuard[Sequence[Any]]:
     """Return whether a value is a list that isn't empty."""
     return isinstance(value, Sequence) and not isinstance(value, str) and bool(value)
 
@@ -127,8 +127,8 @@ def merged(defaults: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, A
     result = {**defaults, **entry}
     for name in _MERGED:
         default, override = defaults.get(name), entry.get(name)
-        are_objects = isinstance(default, Mapping) and isinstance(override, Mapping)
-        if are_objects and is_selection(default) == is_selection(override):
+        alike = is_selection(default) == is_selection(override)
+        if alike and isinstance(default, Mapping) and isinstance(override, Mapping):
             result[name] = {**default, **override}
     return result
 
@@ -152,7 +152,8 @@ def _entry(entry: dict[str, Any], place: str) -> Iterator[Template]:
     for chosen in product(*(range(len(matrix[name])) for name in axes)):
         of_test, moved, parts = dict(test), {}, []
         for name, index in zip(axes, chosen, strict=True):
-            value = of_test[name] = matrix[name][index]
+            value: Any = matrix[name][index]
+            of_test[name] = value
             moved[f"test.{name}"] = f"matrix.{name}.{index}"
             if name == "numerics":
                 members = fields.mapping(value, f"{place}.matrix.numerics.{index}")

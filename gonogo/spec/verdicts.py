@@ -175,8 +175,9 @@ def _within_allclose(rtol: float, atol: float, statistics: Statistics) -> bool:
 def _signed(value: object) -> float | None:
     if type(value) is float:  # the common case: a page reads thousands of them
         return value if value == value else None
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and not math.isnan(value) else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        return None
+    return float(value)
 
 
 def _at_most(value: object, limit: float | None) -> bool:

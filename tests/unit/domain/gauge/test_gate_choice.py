@@ -50,7 +50,7 @@ def test_an_unknown_gate_is_a_usage_error_before_anything_runs() -> None:
     result = CliRunner().invoke(app, [*FLAGS, "--gate", "robust-kbnch"])
     assert isinstance(result.exception, FieldError)
     assert str(result.exception).startswith(
-        "gate.0: unknown gate; did you mean robust-kbench? (allowed: one of ttnn-bf16, "
+        "gate.0: unknown gate; did you mean 'robust-kbench'? (allowed: one of ttnn-bf16, "
     )
 
 

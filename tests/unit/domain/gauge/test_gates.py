@@ -240,7 +240,7 @@ def test_an_unknown_gate_is_refused_with_the_nearest_name_and_all_names() -> Non
     with pytest.raises(FieldError) as problem:
         named(["pcc-.99", "kernelbnch"], "gates")
     assert problem.value.field == "gates.1"
-    assert "did you mean kernelbench?" in str(problem.value)
+    assert "did you mean 'kernelbench'?" in str(problem.value)
     assert all(name in str(problem.value.limit) for name in GATES)
     with pytest.raises(FieldError, match="is named twice"):
         named(["ulp-1", "ulp-1"])
