@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy.orm import Session
 
-from gonogo_service.jobs import closing, store
+from gonogo.spec.builds import Build
+from gonogo.spec.selections import Selection
+from gonogo_service.jobs import closing, store, work
 from gonogo_service.jobs.model import JobRow
+from gonogo_service.jobs.new_job import NewJob
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.states import IMPORT_EXECUTOR, JobKind, JobState
 from gonogo_service.results.batch import Batch
@@ -18,57 +20,56 @@ from gonogo_service.results.batch import Batch
 MAX_SEEDS_SHOWN = 1000
 
 
-@dataclass(frozen=True)
-class NewImport:
-    """A report that was read and checked, with its test, build and board."""
-
-    test_key: str
-    workload_key: str
-    kernel: str
-    canonical: Mapping[str, Any]
-    build: str
-    branch: str
-    build_sequence: int
-    arch: str
-    board: str
-    rows: Sequence[Mapping[str, Any]]
-    """As a worker sends them, one for each (iteration, repeat), at least one."""
-    source: Mapping[str, Any]
-    """{"format", "tool", "tests", "numbers", "bytes", "sha256", "started_at"}, for the pages."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    commit: Mapping[str, Any] | None = None
-    owner: str = "local"
-
-
-def create(session: Session, new: NewImport, *, now: datetime | None = None) -> JobRow:
+def create(
+    session: Session,
+    suite: Selection,
+    build: Build,
+    rows: Sequence[Mapping[str, Any]],
+    source: Mapping[str, Any],
+    *,
+    now: datetime | None = None,
+    **fields: Any,
+) -> JobRow:
     """Store the job with its rows, and conclude it like any job.
 
-    It gets its verdict, roll-ups, flags and webhook messages from the rows.
+    It gets its verdict, roll-ups, flags and webhook messages from the rows, which are as a worker
+    sends them: one for each (iteration, repeat), at least one. source: the fields of ImportedFile.
+    fields: those of NewJob that say where and for whom it ran.
     """
     now = now or utcnow()
-    seeds = sorted({int(row["seed"]) for row in new.rows})
+    seeds = sorted({int(row["seed"]) for row in rows})
+    shown = range(seeds[0], seeds[0] + len(seeds)) if len(seeds) > MAX_SEEDS_SHOWN else seeds
+    new = NewJob(
+        test_key=suite.key,
+        workload_key=suite.workload_key,
+        kernel=suite.kernel,
+        canonical=suite.canonical(),
+        elements=0,
+        build=build.name,
+        branch=build.branch,
+        build_sequence=build.sequence,
+        executor=IMPORT_EXECUTOR,
+        seeds=seeds,
+        priority=0,
+        **fields,
+    )
+    request = {
+        "seeds": work.compact(shown),
+        "repeats": 1 + max(int(row["repeat"]) for row in rows),
+        "elements": 0,
+        "import": dict(source),
+    }
     job = store.add_row(
         session,
         new,
         now=now,
         kind=JobKind.import_,
         state=JobState.running,
-        executor=IMPORT_EXECUTOR,
-        queue=f"{IMPORT_EXECUTOR}.{new.arch}.{new.board}",
-        context="isolated",
-        priority=0,
-        request={
-            "seeds": seeds
-            if len(seeds) <= MAX_SEEDS_SHOWN
-            else {"start": seeds[0], "count": len(seeds)},
-            "repeats": 1 + max(int(row["repeat"]) for row in new.rows),
-            "elements": 0,
-            "import": dict(new.source),
-        },
+        request=request,
         started_at=now,
         deadline_at=now,
     )
-    job.total = len(new.rows)
-    closing.record(session, job, job.id, Batch.of(new.rows), now=now)
+    job.total = len(rows)
+    closing.record(session, job, job.id, Batch.of(rows), now=now)
     closing.close(session, job, now=now)
     return job

@@ -72,7 +72,6 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
         new,
         now=now,
         state=JobState.queued,
-        queue=new.queue,
         request=request,
         sequential=plan,
         deadline_at=now + timedelta(seconds=new.queue_deadline_s),
@@ -87,13 +86,13 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
     return job
 
 
-def add_row(session: Session, new: Any, *, now: datetime, **columns: Any) -> JobRow:
+def add_row(session: Session, new: NewJob, *, now: datetime, **columns: Any) -> JobRow:
     """Store the row of a new job with its test and its labels; it has no work yet.
 
-    new: has the fields of NewJob that are columns; `columns` come on top.
+    The fields of `new` that are columns are taken; `columns` come on top.
     """
     test_specs.ensure(session, new, now=now)
-    taken = as_columns(JobRow, new) | columns
+    taken = as_columns(JobRow, new) | {"queue": new.queue} | columns
     if not isinstance(taken["context"], str):
         taken["context"] = dict(taken["context"])
     if taken.get("commit") is not None:

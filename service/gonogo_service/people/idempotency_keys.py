@@ -63,7 +63,7 @@ def created(
     request: Request,
     principal: Principal,
     key: str | None,
-    body: BaseModel | None,
+    body: BaseModel | Mapping[str, Any] | None,
     make: Callable[[Session], Created],
     *,
     status: int = 202,
@@ -75,7 +75,7 @@ def created(
         noun = make(session)
         return status, noun, {"Location": noun.links.self}
 
-    sent = None if body is None else body.model_dump(mode="json")
+    sent = body.model_dump(mode="json") if isinstance(body, BaseModel) else body
     response, new = once(context, request, principal, key, sent, answered, counted=counted)
     if new:
         context.notifier.notify()

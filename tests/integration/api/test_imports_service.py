@@ -130,7 +130,7 @@ def test_the_numbers_of_our_own_lines_raise_the_flag_that_a_job_here_would(api: 
         1,
         "t.py::test_dx/dx",
     )
-    assert flag["evidence"]["check"] is None  # nothing here can run it again
+    assert flag["evidence"].get("check") is None  # nothing here can run it again
     page = api.client.get(f"/flags/{flag['id']}", headers={"Accept": "text/html"})
     assert page.status_code == 200
 

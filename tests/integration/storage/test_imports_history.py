@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from sqlalchemy.orm import Session
 
 from gonogo.reports.reading import read
 from gonogo.reports.rows import rows_of
+from gonogo.spec.builds import Build
 from gonogo.spec.selections import Selection
 from gonogo_service.flags import store as flags
 from gonogo_service.jobs import imports, selection_tests
 from gonogo_service.jobs import store as jobs
-from gonogo_service.jobs.imports import NewImport
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database import engine as engines
 from gonogo_service.tests import test_specs
 from stored_histories import world
@@ -18,7 +19,7 @@ from stored_histories import world
 SUITE = Selection(suite="nightly")
 
 
-def new(red: bool) -> NewImport:
+def imported(session: Session, red: bool) -> JobRow:
     inner = "<failure/>" if red else ""
     cases = f'<testcase name="steady"/><testcase name="dx">{inner}</testcase>'
     report = read(f"<testsuite>{cases}</testsuite>".encode(), "junit")
@@ -31,28 +32,15 @@ def new(red: bool) -> NewImport:
         "sha256": "",
         "started_at": None,
     }
-    place: dict[str, Any] = {
-        "build": "b1",
-        "branch": "main",
-        "build_sequence": 1,
-        "arch": "any",
-        "board": "any",
-    }
-    spec = {
-        "test_key": SUITE.key,
-        "workload_key": SUITE.workload_key,
-        "kernel": SUITE.kernel,
-        "canonical": SUITE.canonical(),
-    }
-    return NewImport(**spec, **place, rows=rows_of(report), source=source)
+    build = Build("b1", "import", "main", 1)
+    rows = rows_of(report)
+    return imports.create(session, SUITE, build, rows, source, arch="any", board="any")
 
 
 def test_red_and_green_of_one_build_are_flaky_and_no_command_is_offered(database_url: str) -> None:
     with world(database_url) as here:
         with engines.session(here.engine) as session:
-            imported_jobs = [
-                imports.create(session, new(red=number % 3 == 0)) for number in range(6)
-            ]
+            imported_jobs = [imported(session, number % 3 == 0) for number in range(6)]
         assert here.assess() == 6
         with engines.reading(here.engine) as session:
             (flag,) = flags.newest(session, test=SUITE.key).items
@@ -62,6 +50,6 @@ def test_red_and_green_of_one_build_are_flaky_and_no_command_is_offered(database
             }
             (build,) = test_specs.builds_of(session, SUITE.key)
             listed = jobs.list_(session, jobs.JobFilter(kind="import"), limit=20).items
-        assert (flag.kind, flag.evidence["check"]) == ("flaky", None)
+        assert (flag.kind, flag.evidence.get("check")) == ("flaky", None)
         assert (build.jobs, build.seeds, build.counts) == (6, 6, {"not_judged": 6})
         assert {job.id for job in listed} == {job.id for job in imported_jobs}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import Depends, Query, Request, Response
 from pydantic import Field
@@ -15,15 +16,15 @@ from gonogo.errors import FieldError
 from gonogo.reports import reading
 from gonogo.reports.cases import TestReport
 from gonogo.reports.rows import rows_of
-from gonogo.spec.builds import known_build
+from gonogo.spec.builds import Build, known_build
 from gonogo.spec.selections import MAX_NAME, Selection
 from gonogo_service.builds import store as builds
 from gonogo_service.jobs import imports
 from gonogo_service.jobs.api.schemas import JobLinks, links
-from gonogo_service.jobs.bodies import MAX_LABELS, NAME, WORD, Labels, Name
+from gonogo_service.jobs.bodies import MAX_LABELS, NAME, WORD, Commit, Labels, Name
 from gonogo_service.kit import audit
 from gonogo_service.kit.answers import make_router
-from gonogo_service.kit.database.states import JobKind
+from gonogo_service.kit.database.states import IMPORT_EXECUTOR, JobKind
 from gonogo_service.kit.strict import Strict
 from gonogo_service.people import bounds, idempotency_keys
 from gonogo_service.people.context import Ctx, Submitter
@@ -105,115 +106,80 @@ def import_report(
     Tests of JUnit, gtest and CTRF become `not_judged`: history without numbers. Tests in the format
     `gonogo` are judged.
     """
-    digest = hashlib.sha256(data).hexdigest()
+    # before the transaction, so that others can write meanwhile
+    commit = _commit(repository, sha, pull_request)
+    if commit is not None:  # before a stranger's file is read, where that is enough
+        bounds.demand_within(who, repository=commit.repository)
+    report = reading.read(data, format, max_elements=context.settings.max_elements)
+    _check_names(report, build)
+    commit = commit or _commit_of(report)
+    bounds.demand_within(who, repository=None if commit is None else commit.repository)
+    rows, tests, digest = rows_of(report), len(report.cases), hashlib.sha256(data).hexdigest()
 
-    def make(session: Session) -> idempotency_keys.Answer:
-        new = _new(session, report, Selection(suite=suite or report.suite or format), build, commit)
+    def make(session: Session) -> ImportAccepted:
         job = imports.create(
             session,
-            imports.NewImport(
-                **new,
-                arch=arch,
-                board=board,
-                rows=rows,
-                source={
-                    "format": format,
-                    "tool": report.tool,
-                    "tests": len(report.cases),
-                    "numbers": report.numbers,
-                    "bytes": len(data),
-                    "sha256": digest,
-                    "started_at": report.started_at,
-                },
-                labels={**report.labels, **_labels(label or [])},
-                commit=commit,
-                owner=who.name,
-            ),
+            Selection(suite=suite or report.suite or format),
+            _build(session, build or report.build, commit),
+            rows,
+            source={
+                "format": format,
+                "tool": report.tool,
+                "tests": tests,
+                "numbers": report.numbers,
+                "bytes": len(data),
+                "sha256": digest,
+                "started_at": report.started_at,
+            },
+            arch=arch,
+            board=board,
+            labels={**report.labels, **_labels(label or [])},
+            commit=None if commit is None else commit.model_dump(),
+            owner=who.name,
         )
-        detail = {
-            "format": format,
-            "build": job.build,
-            "tests": len(report.cases),
-            "sha256": digest,
-        }
+        detail = {"format": format, "build": job.build, "tests": tests, "sha256": digest}
         audit.record(
             session, actor=who.actor, action="import.created", subject=job.id, detail=detail
         )
-        accepted = ImportAccepted(
+        return ImportAccepted(
             id=job.id,
             kind=job.kind,
             verdict=job.verdict,
-            tests=len(report.cases),
+            tests=tests,
             numbers=report.numbers,
             outcomes=job.outcomes or {},
             links=links(job.id),
         )
-        return 201, accepted, {"Location": accepted.links.self}
 
-    # before the transaction, so that others can write meanwhile
-    commit = _commit(repository, sha, pull_request)
-    if commit is not None:  # before a stranger's file is read, where that is enough
-        bounds.demand_within(who, repository=commit["repository"])
-    report = reading.read(data, format, max_elements=context.settings.max_elements)
-    _check_names(report, build)
-    commit = commit or _commit_of(report)
-    bounds.demand_within(who, repository=None if commit is None else commit["repository"])
-    rows = rows_of(report)
-    response, _ = idempotency_keys.once(
-        context, request, who, key, {"sha256": digest, "query": str(request.url.query)}, make
-    )
-    context.notifier.notify()
-    return response
+    sent = {"sha256": digest, "query": str(request.url.query)}
+    return idempotency_keys.created(context, request, who, key, sent, make, status=201)
 
 
-def _new(
-    session: Session,
-    report: TestReport,
-    suite: Selection,
-    build: str | None,
-    commit: dict[str, Any] | None,
-) -> dict[str, Any]:
-    """Return the test and the build; a registered build keeps its branch and order."""
-    name = build or report.build or (commit["sha"][:SHA_SHOWN] if commit else UNKNOWN)
-    registered, built_in = builds.get(session, name), known_build(name)
-    branch, sequence = (
-        (registered.branch, registered.sequence)
-        if registered
-        else (built_in.branch, built_in.sequence)
-        if built_in
-        else (BRANCH, 0)
-    )
-    return {
-        "test_key": suite.key,
-        "workload_key": suite.workload_key,
-        "kernel": suite.kernel,
-        "canonical": suite.canonical(),
-        "build": name,
-        "branch": branch,
-        "build_sequence": sequence,
-    }
+def _build(session: Session, name: str | None, commit: Commit | None) -> Build:
+    """Return the build; a registered one keeps its branch and order."""
+    name = name or (commit.sha[:SHA_SHOWN] if commit else UNKNOWN)
+    registered = builds.get(session, name)
+    if registered is not None:
+        return Build(name, IMPORT_EXECUTOR, registered.branch, registered.sequence)
+    return known_build(name) or Build(name, IMPORT_EXECUTOR, BRANCH)
 
 
-def _commit(
-    repository: str | None, sha: str | None, pull_request: int | None
-) -> dict[str, Any] | None:
+def _commit(repository: str | None, sha: str | None, pull_request: int | None) -> Commit | None:
     if sha is None and repository is None:
         return None
     if sha is None or repository is None:
         missing = "sha" if sha is None else "repository"
         raise FieldError(missing, None, "is required", limit="both repository and sha, or neither")
-    return {"repository": repository, "sha": sha, "pull_request": pull_request}
+    return Commit(repository=repository, sha=sha, pull_request=pull_request)
 
 
-def _commit_of(report: TestReport) -> dict[str, Any] | None:
+def _commit_of(report: TestReport) -> Commit | None:
     """Return the file's commit if it is valid; an invalid one doesn't prevent the import."""
     given = report.commit or {}
-    repository, sha, number = given.get("repository"), given.get("sha"), given.get("pull_request")
-    valid = isinstance(repository, str) and re.fullmatch(r"[A-Za-z0-9._/-]{1,200}", repository)
-    if not valid or not isinstance(sha, str) or not re.fullmatch(r"[0-9a-fA-F]{7,64}", sha):
-        return None
-    has_number = isinstance(number, int) and not isinstance(number, bool) and 1 <= number < 2**31
-    return {"repository": repository, "sha": sha, "pull_request": number if has_number else None}
+    for names in (("repository", "sha", "pull_request"), ("repository", "sha")):
+        with suppress(FieldError):
+            return Commit.parse({name: given.get(name) for name in names})
+    return None
 
 
 def _labels(given: list[str]) -> dict[str, str]:
