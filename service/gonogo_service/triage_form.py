@@ -18,8 +18,8 @@ from gonogo_dashboards.flags.flag_list import ChangeResult, EnteredValues
 from gonogo_dashboards.pages import render
 from gonogo_service.edge import check_csrf
 from gonogo_service.flags import store as flags
-from gonogo_service.flags.api import MAX_AT_ONCE, MAX_OWNER, completed, longest
-from gonogo_service.flags.store import MAX_REASON
+from gonogo_service.flags.api import completed, longest
+from gonogo_service.flags.noun import MAX_AT_ONCE, MAX_OWNER, MAX_REASON
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.people.context import Ctx, Submitter
 

@@ -8,14 +8,13 @@ from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import Request, Response
-from pydantic import Field
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo_service.flags import store
 from gonogo_service.flags.evidence_kinds import FlagDetail, FlagEvidence
 from gonogo_service.flags.model import FlagChangeRow, FlagRow, FlagState
-from gonogo_service.flags.store import ACKNOWLEDGED_FOR, MAX_REASON
+from gonogo_service.flags.noun import ACKNOWLEDGED_FOR, FlagChange, FlagFields, FlagsChange
 from gonogo_service.kit import rows
 from gonogo_service.kit.answers import (
     Cursor,
@@ -31,13 +30,10 @@ from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import Documented
 from gonogo_service.kit.principals import Principal
 from gonogo_service.kit.problems import BadField, WrongField, wrong_field
-from gonogo_service.kit.strict import Moment, Strict
 from gonogo_service.people import idempotency_keys
 from gonogo_service.people.context import Context, Ctx, Reader, Submitter
 
 router = make_router("flags")
-MAX_OWNER = 100
-MAX_AT_ONCE = 200
 _COMPUTED: Mapping[str, Any] = {
     "effect": (
         str | None,
@@ -62,49 +58,6 @@ FLAG = rows.extended_answer(
         )
     ],
 )
-
-
-class FlagFields(Strict):
-    """The fields to change; omitted fields stay.
-
-    Only a job that finds it again sets a flag to `reopened`; people set a resolved flag to `open`.
-    An acknowledgement needs a reason. Until it expires, comparisons show the finding as `waived`;
-    the flag's `effect` says which results and where. Then the flag is open again.
-    """
-
-    state: Literal["open", "acknowledged", "resolved"] = Field("open")
-    owner: Annotated[str, Field(min_length=1, max_length=MAX_OWNER)] | None = Field(
-        None, description="Of an acknowledgement by default: the caller"
-    )
-    reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON)] | None = Field(
-        None, description="Required to acknowledge"
-    )
-    expires: Moment | None = Field(
-        None,
-        description=(
-            "RFC 3339 with a time zone; only for an acknowledgement; by default "
-            f"{ACKNOWLEDGED_FOR.days} days from now, at most GONOGO_WAIVER_DAYS"
-        ),
-    )
-
-
-class FlagChange(FlagFields):
-    """A change of one flag."""
-
-    version: int | None = Field(
-        None, ge=1, description="Rejected with 409 if the flag has a newer version"
-    )
-
-
-class FlagsChange(FlagFields):
-    """The same change of several flags."""
-
-    ids: list[Annotated[str, Field(max_length=36)]] = Field(min_length=1, max_length=MAX_AT_ONCE)
-    versions: dict[str, int] = Field(
-        {},
-        max_length=MAX_AT_ONCE,
-        description="Id -> version; a flag that has a newer version is refused",
-    )
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.spec.executors import EMULATOR
 from gonogo_service.flags.evidence_kinds import FlagDetail, stored
 from gonogo_service.flags.model import BACKGROUND, OPEN, STATES, FlagChangeRow, FlagRow, FlagState
+from gonogo_service.flags.noun import MAX_REASON
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit import audit
 from gonogo_service.kit.database.dialect import insert_once
@@ -30,7 +31,6 @@ from gonogo_service.kit.outbox import outbox
 from gonogo_service.people import store as tokens
 from gonogo_service.tests.variants import Variant, graded_job
 
-FIELDS = ("state", "owner", "reason", "expires")
 MANUAL_CHANGES: Mapping[FlagState, tuple[FlagState, ...]] = {
     FlagState.open: (FlagState.acknowledged, FlagState.resolved),
     FlagState.reopened: (FlagState.acknowledged, FlagState.resolved),
@@ -38,9 +38,6 @@ MANUAL_CHANGES: Mapping[FlagState, tuple[FlagState, ...]] = {
     FlagState.resolved: (FlagState.open,),
 }
 """State -> the states that a person may set. Only new evidence sets `reopened`."""
-ACKNOWLEDGED_FOR = timedelta(days=14)
-"""An acknowledgement lasts this long unless a date is given."""
-MAX_REASON = 2000
 MAX_EXPIRED = 100
 _COLUMNS = tuple(column.key for column in FlagRow.__table__.columns)
 RANK: Any = case(

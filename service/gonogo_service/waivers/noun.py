@@ -10,15 +10,12 @@ from gonogo.cli.kit.noun import Item, Noun, Verb
 from gonogo.flakiness.classes import Class
 from gonogo.flakiness.waivers import RED_OR_HOLLOW, WAIVABLE
 from gonogo.spec.described import Described
+from gonogo_service.flags.noun import Owner, Reason
 from gonogo_service.kit.strict import Labels, Moment, Strict
 
-MAX_OWNER = 100
-MAX_REASON = 2000
 MAX_PATTERNS = 20
 MAX_KEY = 100
 
-Owner = Annotated[str, Field(min_length=1, max_length=MAX_OWNER)]
-Reason = Annotated[str, Field(min_length=1, max_length=MAX_REASON)]
 Pattern = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^!?[^!\r\n][^\r\n]*$")]
 Patterns = Annotated[list[Pattern], Field(max_length=MAX_PATTERNS)]
 Waived = Annotated[Class, Field(strict=False)]
