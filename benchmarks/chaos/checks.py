@@ -7,14 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gonogo_service.results.rollups import rebuild
-from gonogo_service.results.rows import (
-    DayRollupRow,
-    JobTallyRow,
-    RolledRow,
-    SeedResultRow,
-    SeedSourceRow,
-)
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
@@ -32,6 +24,8 @@ from gonogo_service.kit.audit import AuditRow
 from gonogo_service.kit.database.engine import reading
 from gonogo_service.kit.database.states import CLOSED_CHUNK, OPEN_ATTEMPT, DeliveryState, JobState
 from gonogo_service.kit.outbox.model import OutboxRow
+from gonogo_service.results.model import WHOLE, DailyRow, JobBlockRow, ResultRow, SourceRow
+from gonogo_service.results.seeds import OF_SOURCE, SEED
 from gonogo_service.webhooks.model import DeliveryRow
 
 END_S = 180.0
@@ -76,8 +70,8 @@ def _check_job(
     current: Session, job: Accepted, row: JobRow, result: Result, *, was_cancelled: bool
 ) -> None:
     rows = current.execute(
-        select(SeedResultRow.seed, SeedResultRow.repeat, SeedResultRow.verdict).where(
-            SeedResultRow.job_id == job.id
+        select(ResultRow.seed, ResultRow.repeat, ResultRow.seed_verdict).where(
+            ResultRow.job_id == job.id, SEED
         )
     ).all()
     seeds, verdicts = [seed for seed, _, _ in rows], Counter(str(verdict) for *_, verdict in rows)
@@ -109,8 +103,8 @@ def _check_job(
 
 
 def _check_reasons(current: Session, result: Result) -> None:
-    query = select(SeedResultRow.verdict, SeedResultRow.message)
-    query = query.where(SeedResultRow.verdict.in_(WITHOUT_NUMBERS))
+    query = select(ResultRow.seed_verdict, ResultRow.message)
+    query = query.where(ResultRow.seed_verdict.in_(WITHOUT_NUMBERS), SEED)
     for verdict, message in current.execute(query):
         result.given_up[f"{verdict}: {str(message).splitlines()[0][:120]}"] += 1
 
@@ -133,19 +127,18 @@ def of_hosts(site: Site, load: Load, result: Result) -> None:
     test = TestSpec.parse(TEST)
     witnessed = {job.id for job in load.accepted.values() if job.executor == "witness"}
     query = select(
-        SeedResultRow.job_id,
-        SeedResultRow.seed,
-        SeedResultRow.verdict,
-        SeedResultRow.duration_ms,
-        SeedSourceRow.device,
+        ResultRow.job_id,
+        ResultRow.seed,
+        ResultRow.seed_verdict.label("verdict"),
+        ResultRow.duration_ms,
+        SourceRow.device,
         AttemptRow.device.label("attempt_device"),
         AttemptRow.host,
     ).join(
-        SeedSourceRow,
-        (SeedSourceRow.job_id == SeedResultRow.job_id)
-        & (SeedSourceRow.number == SeedResultRow.source),
+        SourceRow,
+        OF_SOURCE,
     )
-    query = query.join(AttemptRow, AttemptRow.id == SeedSourceRow.attempt_id, isouter=True)
+    query = query.join(AttemptRow, AttemptRow.id == SourceRow.attempt_id, isouter=True).where(SEED)
     wrong_sources: set[tuple[Any, ...]] = set()
     """One message for all seeds of an attempt."""
     with reading(site.engine) as current:
@@ -215,30 +208,34 @@ def _undelivered(current: Session) -> list[tuple[str, str]]:
     return [(str(webhook), str(delivery)) for webhook, delivery in rows]
 
 
-def of_rollups(site: Site, load: Load, result: Result) -> None:
-    """The sums that ingest wrote equal those of a rebuild."""
+def of_sums(site: Site, load: Load, result: Result) -> None:
+    """The sums of jobs and days are those of the rows."""
+    row, block, daily = ResultRow, JobBlockRow, DailyRow
+    by_job = select(row.job_id, row.seed_verdict, func.count()).where(SEED)
+    of_job = select(block.job_id, block.verdict, func.sum(block.n)).where(block.output == WHOLE)
+    of_test = select(JobRow.test_key, block.verdict, func.sum(block.n)).join(
+        JobRow, (JobRow.id == block.job_id) & JobRow.reference.is_(None)
+    )
+    by_test = select(daily.test_key, daily.verdict, func.sum(daily.n)).where(daily.output == WHOLE)
+    pairs = (
+        (
+            by_job.group_by(row.job_id, row.seed_verdict),
+            of_job.group_by(block.job_id, block.verdict),
+        ),
+        (
+            of_test.where(block.output == WHOLE).group_by(JobRow.test_key, block.verdict),
+            by_test.group_by(daily.test_key, daily.verdict),
+        ),
+    )
     with reading(site.engine) as current:
-        if jobs := rebuild.behind(current):
-            result.wrong(f"the roll-ups lack rows of {len(jobs)} jobs")
-    before = _sums(site)
-    rebuild.rebuild(site.engine)
-    after = _sums(site)
-    for key in sorted(before.keys() | after.keys(), key=str):
-        if before.get(key) != after.get(key):
-            result.wrong(f"the roll-up {key} is {before.get(key)}, rebuilt {after.get(key)}")
-
-
-def _sums(site: Site) -> dict[Any, Any]:
-    sums = {}
-    with reading(site.engine) as current:
-        for table in (DayRollupRow, JobTallyRow, RolledRow):
-            keys = list(table.__table__.primary_key)
-            for row in current.scalars(select(table).where(table.shadow.is_(False))):
-                values = {
-                    column.key: getattr(row, column.key) for column in table.__table__.columns
-                }
-                sums[table.__tablename__, *(values[key.key] for key in keys)] = values
-    return sums
+        for expected, stored in pairs:
+            wanted, found = (
+                {(str(key), str(verdict)): int(n) for key, verdict, n in current.execute(query)}
+                for query in (expected, stored)
+            )
+            for key in sorted(wanted.keys() | found.keys()):
+                if wanted.get(key) != found.get(key):
+                    result.wrong(f"the sum {key} is {found.get(key)}, not {wanted.get(key)}")
 
 
 def of_audit(site: Site, load: Load, result: Result) -> None:
@@ -254,7 +251,7 @@ CHECKS: tuple[Callable[[Site, Load, Result], None], ...] = (
     of_jobs,
     of_hosts,
     of_webhooks,
-    of_rollups,
+    of_sums,
     of_audit,
 )
 

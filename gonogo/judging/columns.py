@@ -71,6 +71,11 @@ class SeedColumns:
     outputs: Sequence[OutputColumns]
     """Sorted by name."""
 
+    @property
+    def is_finite(self) -> bool:
+        """Return whether no statistic is NaN or infinite."""
+        return all(np.isfinite(output.numbers).all() for output in self.outputs)
+
     def take(self, places: Sequence[int]) -> SeedColumns:
         """Return the columns of some seeds, given by their places in `rows`."""
         rows = [self.rows[place] for place in places]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from gonogo.spec.verdicts import size, worst_first
+from gonogo.spec.verdicts import WORST_FIRST, size
 from gonogo_service.gauges.model import GaugeResultRow
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.dialect import insert_once, load_once
@@ -19,9 +20,10 @@ from gonogo_service.results.batch import Batch
 from gonogo_service.results.model import WHOLE, ResultRow, SourceRow
 
 Pair = tuple[int, int]
+Output = Mapping[str, Any]
+RANKS = {str(verdict): verdict.rank for verdict in WORST_FIRST}
 _SOURCE = ("device", "host_run", "arithmetic", "judge")
 _COLUMNS = tuple(column.name for column in ResultRow.__table__.columns)
-_OF_OUTPUT = (*seeds.COLUMNS, "notes")
 _HEAD = frozenset({"verdict", "explanation", *seeds.COLUMNS})
 
 
@@ -88,7 +90,7 @@ def contradicted(session: Session, job_id: str, batch: Batch) -> list[str]:
     return sentences
 
 
-def finite(output: Mapping[str, Any]) -> Mapping[str, Any]:
+def finite(output: Output) -> Output:
     """Return an output with None for numbers that aren't finite, and their kinds."""
     values, kinds = separate(dict(output))
     known = output.get(seeds.KINDS) or {}
@@ -100,30 +102,44 @@ def _rows(
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the values of _COLUMNS, a row for each output of each seed."""
     sources = _sources(session, job.id, attempt_id, batch.rows)
-    outputs: dict[int, Mapping[str, Mapping[str, Any]]] = dict(batch.objects)
+    outputs = {place: _finite_each(seen) for place, seen in batch.objects.items()}
     for part in batch.columns:
-        outputs |= dict(zip(part.rows, part.objects(), strict=True))
+        objects = part.objects()
+        seen = objects if part.is_finite else map(_finite_each, objects)
+        outputs |= dict(zip(part.rows, seen, strict=True))
     for place, row in enumerate(batch.rows):
         verdict, duration = str(row["verdict"]), row.get("duration_ms")
         duration = None if duration is None or duration - duration != 0 else duration
-        message = storable(row.get("message"))
         number, repeat, arrival = int(row["seed"]), int(row["repeat"]), job.done + 1 + place
         of_seed = (arrival, sources[place], verdict, row.get("explanation"), row.get("position"))
-        judged = {name: finite(output) for name, output in outputs.get(place, {}).items()}
-        for order, name in enumerate(worst_first(judged) or (WHOLE,)):
-            head = (job.id, number, repeat, name, order, *of_seed, duration)
-            text = None if order else message
-            yield (*head, text, *_of_output(judged.get(name), verdict))
+        message = storable(row.get("message"))
+        judged = sorted(map(_judged, outputs.get(place, {}).items())) or [
+            (0, -math.inf, WHOLE, {"verdict": verdict})
+        ]
+        for order, (_, minus_size, name, output) in enumerate(judged):
+            yield (
+                *(job.id, number, repeat, name, order, *of_seed, duration, message),
+                *_of_output(output, minus_size),
+            )
+            message = None  # in the first row only
 
 
-def _of_output(output: Mapping[str, Any] | None, verdict: str) -> tuple[Any, ...]:
-    """Return the values of an output's columns; `verdict` is that of a seed without outputs."""
-    if output is None:
-        return (verdict, None, None, None, -float("inf"), *[None] * (len(_OF_OUTPUT) - 2))
+def _judged(named: tuple[str, Output]) -> tuple[int, float, str, Output]:
+    """Return (rank, minus size, name, output): they sort as gonogo.spec.verdicts.worst_first."""
+    name, output = named
+    return RANKS[str(output["verdict"])], -size(output), name, output
+
+
+def _finite_each(outputs: Mapping[str, Output]) -> dict[str, Output]:
+    return {name: finite(output) for name, output in outputs.items()}
+
+
+def _of_output(output: Output, minus_size: float) -> tuple[Any, ...]:
+    """Return the values of an output's columns."""
     notes = {n: value for n, value in output.items() if n not in _HEAD and value is not None}
     outcome, arithmetic, *numbers = map(output.get, seeds.COLUMNS)
-    judged = str(output["verdict"]), output.get("explanation"), outcome, arithmetic
-    return (*judged, -size(output), *numbers, notes or None)
+    head = str(output["verdict"]), output.get("explanation"), outcome, arithmetic, minus_size
+    return (*head, *numbers, notes or None)
 
 
 def _sources(

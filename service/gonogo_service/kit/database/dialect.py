@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, cast
 
@@ -40,37 +40,32 @@ def load_once(session: Session, table: type[Base], columns: Mapping[str, Sequenc
     target = cast(Table, table.__table__)
     session.flush()
     connection = session.connection()
-    rows = list(
-        zip(
-            *(_bound(target.c[name], values, connection) for name, values in columns.items()),
-            strict=True,
-        )
-    )
+    bound = [_bound(target.c[name], values, connection) for name, values in columns.items()]
     names = ", ".join(columns)
     if not is_postgres(session):
         marks = ", ".join("?" * len(columns))
         insert = f"INSERT INTO {target.name} ({names}) VALUES ({marks}) ON CONFLICT DO NOTHING"
-        connection.exec_driver_sql(insert, rows)
+        cast(Any, connection.connection.cursor()).executemany(insert, zip(*bound, strict=True))
         return
     # Imported here because an installation on SQLite has no driver of PostgreSQL.
     from psycopg.errors import UniqueViolation
 
     try:
         with connection.begin_nested():
-            _copy(connection, target.name, names, rows)
+            _copy(connection, target.name, names, zip(*bound, strict=True))
     except UniqueViolation:
         staging = f"new_{target.name}"
         connection.exec_driver_sql(
             f"CREATE TEMP TABLE {staging} ON COMMIT DROP"
             f" AS SELECT {names} FROM {target.name} WITH NO DATA"
         )
-        _copy(connection, staging, names, rows)
+        _copy(connection, staging, names, zip(*bound, strict=True))
         merge = f"INSERT INTO {target.name} ({names}) SELECT {names} FROM {staging}"
         connection.exec_driver_sql(f"{merge} ON CONFLICT DO NOTHING")
         connection.exec_driver_sql(f"DROP TABLE {staging}")
 
 
-def _copy(connection: Connection, table: str, names: str, rows: Sequence[Sequence[Any]]) -> None:
+def _copy(connection: Connection, table: str, names: str, rows: Iterable[Any]) -> None:
     with (
         cast(Any, connection.connection.cursor()) as cursor,
         cursor.copy(f"COPY {table} ({names}) FROM STDIN") as copy,
