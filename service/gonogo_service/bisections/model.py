@@ -15,9 +15,8 @@ from gonogo.flakiness.masking import BuildChange
 from gonogo.spec.verdicts import Verdict
 from gonogo.urls import API
 from gonogo_service.kit.database.base import Base
-from gonogo_service.kit.database.columns import IdType, Stored, WordOf
+from gonogo_service.kit.database.columns import INTERNAL, IdType, Stored, WordOf
 from gonogo_service.kit.database.states import BisectionState
-from gonogo_service.kit.rows import INTERNAL
 from gonogo_service.tests.model import TestSpecRow
 
 LABEL = "bisection"

@@ -37,7 +37,7 @@ class GaugeAccepted:
     links: GaugeLinks
 
 
-_OF_JOB = {
+_OF_JOB: dict[str, Any] = {
     "state": JobState,
     "error": str | None,
     "waiting_reason": str | None,

@@ -13,8 +13,8 @@ from gonogo.spec.builds import EMULATOR
 from gonogo_service.builds.model import BuildRow
 from gonogo_service.gauges.model import GaugePart, GaugeRow
 from gonogo_service.jobs import work as job_work
-from gonogo_service.jobs.work import Work
 from gonogo_service.jobs.model import JobRow
+from gonogo_service.jobs.work import Work
 
 RUN_FACTOR = 2.0
 """Time of a run relative to the kernel's: drawing the seed and judging take about as long again."""

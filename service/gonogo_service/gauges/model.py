@@ -21,9 +21,8 @@ from gonogo.gauge.summary import GaugeReport
 from gonogo.urls import API
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.base import Base
-from gonogo_service.kit.database.columns import IdType, Stored, WordOf
+from gonogo_service.kit.database.columns import INTERNAL, IdType, Stored, WordOf
 from gonogo_service.kit.database.states import ChunkCounts, JobState
-from gonogo_service.kit.rows import INTERNAL
 from gonogo_service.tests.model import TestSpecRow
 
 
