@@ -156,13 +156,11 @@ def view(session: Session, base: str, head: str, limit: int, now: datetime) -> C
         "at": timestamp(now),
     }
     if not (base and head):
-        unread = (
-            SideLine(text, (), None, None, 0, 0, False) if text else None for text in (base, head)
-        )
         return ComparisonView(
             **frame,
             requested=False,
-            **dict(zip(("base", "head"), unread, strict=True)),
+            base=_unread(base),
+            head=_unread(head),
             picks=tuple(
                 from_object(BuildPick, pick, at=timestamp(pick.at), age=words.since(pick.at, now))
                 for pick in build_choices.read(session, newest[:MAX_PICKS])
@@ -243,6 +241,10 @@ def _parts(tests: Sequence[tuple[str, bool]]) -> tuple[Count, ...]:
                 share, start = number / len(tests), sum(part.share for part in parts)
                 parts.append(Count(verdict, label, looks.sign, number, share, start, hollow))
     return tuple(parts)
+
+
+def _unread(text: str) -> SideLine | None:
+    return SideLine(text, (), None, None, 0, 0, False) if text else None
 
 
 def _side(results: SideResults) -> SideLine:

@@ -182,4 +182,4 @@ def change_result(session: Session, action: str, outcomes: Sequence[Outcome]) ->
 def _count(kind: FlagKind, number: int, given: Mapping[str, str]) -> KindCount:
     chosen = given.get("kind") == kind and given.get("state", "open") == "open"
     url = urls.flags({**given, "state": None, "kind": None if chosen else kind.value})
-    return KindCount(kind.value, kind.label, kind.mark.value, number, url, chosen)
+    return KindCount(kind.value, kind.label, kind.mark, number, url, chosen)

@@ -208,7 +208,7 @@ def line(
         url=urls.flag(flag.id),
         kind=kind.value,
         kind_words=kind.label,
-        verdict=kind.mark.value,
+        verdict=kind.mark,
         state=flag.state.value,
         state_words=flag.state.label,
         others=tuple(

@@ -36,9 +36,9 @@ def lines(session: Session, head: SideResults, tests: Iterable[Compared]) -> dic
         verdict = test.classification.verdict
         if test.head is not None and verdict not in _GOOD:
             facts = head.facts.get(test.place)
-            counted = (job.id for job in facts or () if job.counts.get(verdict))
-            jobs = test.head.jobs if facts is None else counted
-            by_verdict.setdefault(verdict, []).append((test, list(jobs)[:MAX_JOBS]))
+            counted = [job.id for job in facts or () if job.counts.get(verdict)]
+            jobs = list(test.head.jobs) if facts is None else counted
+            by_verdict.setdefault(verdict, []).append((test, jobs[:MAX_JOBS]))
     chosen: dict[str, list[tuple[Compared, int, str]]] = {}
     for verdict, candidates in by_verdict.items():
         whole = {job for test, jobs in candidates for job in jobs if not test.place.within}

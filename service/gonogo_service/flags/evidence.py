@@ -131,7 +131,7 @@ def _finding(
         seeds=seeds,
         of=job.done,
         tolerance=dict(job.test.get("tolerance", {})),
-        diagnosis=job.diagnosis and job.diagnosis.words,
+        diagnosis=None if job.diagnosis is None else job.diagnosis.words,
     )
     shown = _worst_output(session, job, kind, sick)
     if shown is not None:
@@ -214,7 +214,7 @@ def _together(session: Session, job: JobRow) -> list[FlagRow]:
         pooled=status.pooled,
         tolerance=dict(job.test.get("tolerance", {})),
         judge=JUDGE,
-        diagnosis=job.diagnosis and job.diagnosis.words,
+        diagnosis=None if job.diagnosis is None else job.diagnosis.words,
         check=_line(job, seed, output, seeds),
     )
     return [FlagRow.found(kind, job, stored_evidence(evidence))]

@@ -197,7 +197,7 @@ def _lost(case: _Case, kind: FlagKind) -> FlagRow | None:
     serials = select(DeviceRow.device, DeviceRow.serial).where(
         DeviceRow.device.in_({run.device for run in runs}), DeviceRow.serial.is_not(None)
     )
-    cards = dict(case.session.execute(serials).all())
+    cards = {device: str(serial) for device, serial in case.session.execute(serials)}
     factors = outcome_factors(samples.of_runs(runs, cards), verdict)
     first = case.session.scalar(message.limit(1))
     figures = LostFigures(share, first, {factor.name: factor.rows for factor in factors})

@@ -12,8 +12,7 @@ from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.flakiness.waivers import day
 from gonogo.spec.described import Described
 from gonogo_service.kit.database.base import Base
-from gonogo_service.kit.database.columns import IdType, WordOf
-from gonogo_service.kit.rows import INTERNAL
+from gonogo_service.kit.database.columns import INTERNAL, IdType, WordOf
 
 BACKGROUND = "background"
 """The actor of changes that follow from results or from the time."""

@@ -133,8 +133,9 @@ def settled_counts(counts: Mapping[str, int], suspects: SuspectSeeds | None) -> 
 
     counts: the seeds by their own verdicts. suspects: what was concluded (JobRow.suspects).
     """
-    is_together = suspects is not None and suspects.pooled
-    if not is_together or suspects.explanation is not Explanation.unexplained:
+    if suspects is None or not suspects.pooled:
+        return counts
+    if suspects.explanation is not Explanation.unexplained:
         return counts
     settled: dict[str, int] = {}
     for verdict, number in counts.items():

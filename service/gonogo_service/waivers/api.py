@@ -138,7 +138,9 @@ def end(act: Act, waiver: WaiverRow) -> dict[str, Any]:
 
 def _checked(act: Act, given: dict[str, Any]) -> dict[str, Any]:
     """Return the values of the fields that a waiver may change, each checked."""
-    values = {name: given[name] for name in ("owner", "reason", "classes") if name in given}
+    values: dict[str, Any] = {
+        name: given[name] for name in ("owner", "reason", "classes") if name in given
+    }
     if "reason" in values:
         if not values["reason"].strip():
             raise BadField("reason", values["reason"], "is blank", limit="text")
