@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from gonogo.cli.kit import nouns, show
 from gonogo.cli.kit.client import Client, Refused
 from gonogo.cli.kit.fail_on import FailOn, fail_on_option
 from gonogo.cli.kit.given import refuse_others
+from gonogo.cli.kit.option_groups import grouped
 from gonogo.errors import FieldError, JobError
 from gonogo_service.cli import suites
 from gonogo_service.cli.jobs import follow, report
@@ -103,18 +105,68 @@ def _warn(created: Sequence[Mapping[str, Any]]) -> None:
 FAIL_ON = fail_on_option("Only with --watch.")
 
 
-OF_JOBS_FILE = frozenset(("file", "wait", "fail_on", "base", "as_json"))
+@dataclass(frozen=True)
+class TargetFlags:
+    """Where the jobs run."""
+
+    executor: str = typer.Option("emulator", help="Executor of the target.")
+    arch: str = typer.Option("wormhole", help="Architecture of the target.")
+    board: str = typer.Option("n150", help="Board of the target.")
+
+
+@dataclass(frozen=True)
+class SeedFlags:
+    """The seeds of the jobs."""
+
+    seeds: str = typer.Option(
+        "1", help="How many seeds; sequential:500 runs until they decide, at most 500."
+    )
+    seed_start: int = typer.Option(0, "--seed-start", help="The first seed.")
+    keep_going: bool = typer.Option(
+        False,
+        "--keep-going",
+        help="Sequential seeds: go on after one that rounding doesn't explain.",
+    )
+    repeats: int = typer.Option(1, min=1, help="Runs of each seed.")
+
+
+@dataclass(frozen=True)
+class SelectionFlags:
+    """The tests of a program that exist already."""
+
+    suite: str | None = selections.SUITE
+    words: str | None = selections.FILTER
+
+
+@dataclass(frozen=True)
+class WatchFlags:
+    """What is done once the jobs are submitted."""
+
+    wait: bool = typer.Option(False, "--watch", help="Wait for the verdict.")
+    fail_on: FailOn = FAIL_ON
+    base: str | None = typer.Option(
+        None,
+        "--base",
+        help="With a suite and --watch: gate on what is new against this build or run.",
+    )
+    as_json: bool = typer.Option(False, "--json", help="Print JSON.")
+
+
+OF_JOBS_FILE = frozenset(("file", *(field.name for field in fields(WatchFlags))))
 OF_SUITE_FILE = OF_JOBS_FILE | {"build", "label"}
 """The parameters that a file leaves open."""
-OF_A_KERNEL = {
-    *("kernel", "shape", "parameters", "epsilon", "inputs", "numerics", "reference_build"),
-    *("rtol", "atol", "pcc", "frobenius", "ulp"),
-}
+OF_A_KERNEL = {"reference_build", *(field.name for field in fields(options.TestFlags))}
 """The parameters that say nothing about a program's own tests."""
 
 
+@grouped
 def submit(
     ctx: typer.Context,
+    test: options.TestFlags,
+    target: TargetFlags,
+    selection: SelectionFlags,
+    of_seeds: SeedFlags,
+    watch: WatchFlags,
     file: Path | None = typer.Argument(
         None,
         help=(
@@ -122,45 +174,11 @@ def submit(
             "job, or several (without flags)."
         ),
     ),
-    kernel: str = options.KERNEL,
-    shape: str | None = typer.Option(None, help="Shape of x, such as 3,273,1,8462."),
     build: list[str] = typer.Option([], "--build", help="Build to run; repeatable: one job each."),
     reference_build: str | None = options.REFERENCE_BUILD,
-    executor: str = typer.Option("emulator", help="Executor of the target."),
-    suite: str | None = selections.SUITE,
-    words: str | None = selections.FILTER,
-    arch: str = typer.Option("wormhole", help="Architecture of the target."),
-    board: str = typer.Option("n150", help="Board of the target."),
-    seeds: str = typer.Option(
-        "1", help="How many seeds; sequential:500 runs until they decide, at most 500."
-    ),
-    seed_start: int = typer.Option(0, "--seed-start", help="The first seed."),
-    keep_going: bool = typer.Option(
-        False,
-        "--keep-going",
-        help="Sequential seeds: go on after one that rounding doesn't explain.",
-    ),
-    repeats: int = typer.Option(1, min=1, help="Runs of each seed."),
-    parameters: str | None = options.PARAMETERS,
-    epsilon: float | None = options.EPSILON,
-    rtol: float | None = options.RTOL,
-    atol: float | None = options.ATOL,
-    pcc: float | None = options.PCC,
-    frobenius: float | None = options.FROBENIUS,
-    ulp: float | None = options.ULP,
-    inputs: str | None = options.INPUTS,
-    numerics: str | None = options.NUMERICS,
     label: list[str] = typer.Option(
         [], "--label", help="Label the jobs with NAME=VALUE; repeatable."
     ),
-    wait: bool = typer.Option(False, "--watch", help="Wait for the verdict."),
-    fail_on: FailOn = FAIL_ON,
-    base: str | None = typer.Option(
-        None,
-        "--base",
-        help="With a suite and --watch: gate on what is new against this build or run.",
-    ),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Submit a job, or a suite as one run, to a server; with --watch, wait for the verdict."""
     labels = nouns.pairs(label, "--label")
@@ -170,60 +188,48 @@ def submit(
         allowed = OF_SUITE_FILE if is_suite else OF_JOBS_FILE
         refuse_others(ctx, allowed, f"can't be used with a file: change {file}")
         if is_suite:
-            return suites.submit(
-                suites.request(content, build, labels),
-                wait=wait,
-                fail_on=fail_on,
-                as_json=as_json,
-                base=base,
-                path=file,
-            )
+            return suites.submit(suites.request(content, build, labels), **asdict(watch), path=file)
         jobs = jobs_of(content, file)
     else:
-        chosen = selections.requested(executor, suite, words)
-        if (shape is None and not chosen) or not build:
+        chosen = selections.requested(target.executor, selection.suite, selection.words)
+        if (test.shape is None and not chosen) or not build:
             raise typer.BadParameter("--build is needed, and --shape for a kernel (or a file)")
         if chosen:
             others = {parameter.name for parameter in ctx.command.params} - OF_A_KERNEL
             refuse_others(ctx, others, selections.NO_KERNEL)
-        if shape is None or chosen:
-            test = selections.from_flags(suite, words)
-        else:
-            tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
-            given = {"parameters": parameters, "inputs": inputs, "numerics": numerics}
-            test = options.test_from_flags(kernel, shape, epsilon, tolerance, given)
         common: dict[str, Any] = {
-            "test": test,
-            "target": {"executor": executor, "arch": arch, "board": board},
-            "seeds": seeds_of(seeds, seed_start, keep_going=keep_going),
-            "repeats": repeats,
+            "test": selections.from_flags(selection.suite, selection.words)
+            if test.shape is None or chosen
+            else test.test(test.shape),
+            "target": asdict(target),
+            "seeds": seeds_of(of_seeds.seeds, of_seeds.seed_start, keep_going=of_seeds.keep_going),
+            "repeats": of_seeds.repeats,
         }
         if reference_build is not None:
             common["reference"] = {"build": reference_build}
         if label:
             common["labels"] = labels
         jobs = [common | {"build": name} for name in build]
-    if base is not None:
+    if watch.base is not None:
         raise typer.BadParameter("--base is for suite files; compare jobs with `gonogo compare`")
     with Client() as client:
         created = _created(client, jobs, file)
-        if not as_json:
+        if not watch.as_json:
             _warn(created)
-        if not wait:
-            if as_json:
-                show.print_json(created[0] if len(created) == 1 else {"items": created})
-            else:
-                for job in created:
-                    show.console().print(
-                        f"{job['id']}  {client.url}{urls.job(job['id'])}",
-                        soft_wrap=True,
-                        highlight=False,
-                    )
+        if watch.wait:
+            raise typer.Exit(max(_followed(client, job["id"], watch) for job in created))
+        if watch.as_json:
+            show.print_json(created[0] if len(created) == 1 else {"items": created})
             return
-        worst = 0
         for job in created:
-            try:
-                report(client, follow(client, job["id"], quiet=as_json), as_json, fail_on)
-            except typer.Exit as done:
-                worst = max(worst, done.exit_code)
-    raise typer.Exit(worst)
+            address = client.url + urls.job(job["id"])
+            show.console().print(f"{job['id']}  {address}", soft_wrap=True, highlight=False)
+
+
+def _followed(client: Client, job: str, watch: WatchFlags) -> int:
+    """Follow a job to its end and tell it; return its exit code."""
+    try:
+        report(client, follow(client, job, quiet=watch.as_json), watch.as_json, watch.fail_on)
+    except typer.Exit as done:
+        return done.exit_code
+    return 0

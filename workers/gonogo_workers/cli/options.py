@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -111,6 +111,32 @@ def test_from_flags(
     test = {"kernel": named(kernel), "shape": shape_flag(shape), "epsilon": epsilon} | fields_given
     test["tolerance"] = {name: value for name, value in tolerance.items() if value is not None}
     return {name: value for name, value in test.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class TestFlags:
+    """The flags of a kernel's test."""
+
+    __test__ = False  # pytest: not a test case
+
+    kernel: str = KERNEL
+    shape: str | None = typer.Option(None, help="Shape of x, such as 3,273,1,8462.")
+    parameters: str | None = PARAMETERS
+    epsilon: float | None = EPSILON
+    rtol: float | None = RTOL
+    atol: float | None = ATOL
+    pcc: float | None = PCC
+    frobenius: float | None = FROBENIUS
+    ulp: float | None = ULP
+    inputs: str | None = INPUTS
+    numerics: str | None = NUMERICS
+
+    def test(self, shape: str) -> dict[str, Any]:
+        """Return the test as JSON, as `test_from_flags` does."""
+        comparators = ("rtol", "atol", "pcc", "frobenius", "ulp")
+        tolerance = {name: getattr(self, name) for name in comparators}
+        given = {name: getattr(self, name) for name in ("parameters", "inputs", "numerics")}
+        return test_from_flags(self.kernel, shape, self.epsilon, tolerance, given)
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
