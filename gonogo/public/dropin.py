@@ -138,22 +138,16 @@ def against(
         (label, tensors.read(result, label), tensors.read(right, f"the expected {label}"))
         for label, result, right in results
     ]
-    pending = PendingComparison(
-        name,
-        gate if gate.declared else default_gate(gate, pairs),
-        spec,
-        arithmetic,
-    )
+    gate = gate if gate.declared else default_gate(gate, pairs)
+    pending = PendingComparison(name, gate, spec, arithmetic)
     for label, result, right in pairs:
         pending.add(label, result, right)
     comparison = pending.judged(dict(inputs or {}), dict(raw or {}))
     recorded.publish(comparison)
     if not comparison.within:
-        raise AssertionError(
-            "\n".join(
-                filter(None, ("" if msg is None else _text(msg), pending.message(comparison)))
-            )
-        )
+        # torch also allows a function that makes the message
+        first = "" if msg is None else str(msg("") if callable(msg) else msg)
+        raise AssertionError("\n".join(filter(None, (first, pending.message(comparison)))))
     return comparison
 
 
@@ -162,9 +156,8 @@ def _check(kernel: object, reference: object, fields: Mapping[str, Any]) -> None
     known = () if reference is None else ("ways", "parameters", "numerics")
     unknown = [name for name in fields if name not in known]
     if unknown and kernel is None:
-        fitting = (
-            f"a reference has {', '.join(known)}" if known else "fields of a test need kernel="
-        )
+        fitting = f"a reference has {', '.join(known)}"
+        fitting = fitting if known else "fields of a test need kernel="
         raise TypeError(f"compare() got an unexpected keyword argument {unknown[0]!r} ({fitting})")
     if reference is not None and (kernel is not None or not callable(reference)):
         allowed = "a NumPy function, and no kernel beside it"
@@ -247,12 +240,8 @@ class PendingComparison:
     def __init__(
         self, name: str | None, gate: Gate, spec: dict[str, Any], arithmetic: str | None
     ) -> None:
-        self.name, self.gate, self.spec, self.arithmetic = (
-            None if name is None else str(name)[: handover.MAX_NAME],
-            gate,
-            spec,
-            arithmetic,
-        )
+        self.name = None if name is None else str(name)[: handover.MAX_NAME]
+        self.gate, self.spec, self.arithmetic = gate, spec, arithmetic
         self.outputs: dict[str, dict[str, Any]] = {}
         self.actual: dict[str, Tensor] = {}
         self.expected: dict[str, Tensor] = {}
@@ -280,10 +269,8 @@ class PendingComparison:
         self.missed[label] = closeness.missed(self.gate, numbers)
         numbers |= {"format": actual.format, "dtype": actual.dtype}
         if roundings is not None:
-            numbers |= {
-                "tolerance_roundings": roundings["times"],
-                "tolerance_roundings_least": roundings["least"],
-            }
+            numbers["tolerance_roundings"] = roundings["times"]
+            numbers["tolerance_roundings_least"] = roundings["least"]
         self.outputs[label] = numbers
         place = numbers.get("worst_index")
         if place is not None and self.missed[label]:
@@ -304,15 +291,11 @@ class PendingComparison:
         )
         has_kernel = "kernel" in self.spec or "reference" in self.spec
         if not has_kernel or not (inputs or raw):
-            missing = "inputs" if has_kernel else "kernel"
-            comparison.words = "; ".join(
-                filter(None, (f"{NO_SPEC} ({missing} missing)", *map(self._loose, self.outputs)))
-            )
+            missing = f"{NO_SPEC} ({'inputs' if has_kernel else 'kernel'} missing)"
+            loose = filter(None, map(self._loose, self.outputs))
+            comparison.words = "; ".join([missing, *loose])
             return comparison
-        if any(
-            "max_abs" not in numbers and not numbers.get("nonfinite")
-            for numbers in self.outputs.values()
-        ):
+        if any(not {"max_abs", "nonfinite"} & numbers.keys() for numbers in self.outputs.values()):
             comparison.words = "nothing could be compared"
             return comparison
         try:
@@ -352,16 +335,9 @@ class PendingComparison:
             comparison.words = f"what could judge it is not installed ({problem})"
             return comparison
         if "reference" in spec:
-            function = spec.pop("reference")
-            case: Any = functions.case_of_function(
-                function,
-                given,
-                self.actual,
-                raw_arrays,
-                tolerance=comparison.tolerance,
-                program=self.arithmetic,
-                **spec,
-            )
+            of_tensors = (spec.pop("reference"), given, self.actual, raw_arrays)
+            options = {"tolerance": comparison.tolerance, "program": self.arithmetic, **spec}
+            case: Any = functions.case_of_function(*of_tensors, **options)
         else:
             case = comparing.case_of_test(fields, arrays, raw_arrays, self.arithmetic)
         expected = {
@@ -414,9 +390,8 @@ class PendingComparison:
     def message(self, comparison: Comparison) -> str:
         """Return why it fails: the comparators, the place, and the judgement."""
         head = f"{self.name}: " if self.name else ""
-        lines = [
-            f"{head}{label}: {'; '.join(words)}" for label, words in self.missed.items() if words
-        ]
+        missed = {label: "; ".join(words) for label, words in self.missed.items() if words}
+        lines = [f"{head}{label}: {words}" for label, words in missed.items()]
         lines += [f"  {label}: {words}" for label, words in self.details.items()]
         if comparison.verdict != "not_judged":
             lines.append(f"  verdict {comparison.verdict}")
@@ -430,10 +405,8 @@ def tensor_pairs(actual: Any, expected: Any, label: str) -> list[tuple[str, Any,
     """
     if isinstance(actual, Mapping) and isinstance(expected, Mapping):
         if actual.keys() != expected.keys():
-            raise AssertionError(
-                f"the outputs differ: {', '.join(map(str, actual))};"
-                f" expected {', '.join(map(str, expected))}"
-            )
+            names, wanted = (", ".join(map(str, side)) for side in (actual, expected))
+            raise AssertionError(f"the outputs differ: {names}; expected {wanted}")
         return [(str(key), actual[key], expected[key]) for key in actual]
     if all(
         isinstance(side, list | tuple) and any(hasattr(item, "shape") for item in side)
@@ -441,10 +414,8 @@ def tensor_pairs(actual: Any, expected: Any, label: str) -> list[tuple[str, Any,
     ):
         if len(actual) != len(expected):
             raise AssertionError(f"{len(actual)} tensors, expected {len(expected)}")
-        return [
-            (f"{label}[{place}]", *pair)
-            for place, pair in enumerate(zip(actual, expected, strict=True))
-        ]
+        pairs = enumerate(zip(actual, expected, strict=True))
+        return [(f"{label}[{place}]", *pair) for place, pair in pairs]
     return [(label, actual, expected)]
 
 
@@ -472,25 +443,18 @@ def default_gate(gate: Gate, pairs: list[tuple[str, Tensor, Tensor]]) -> Gate:
         for tensor in both:
             known = tensors.FORMATS.get(tensor.dtype.rpartition(".")[2].lower(), tensor.format)
             if known not in DEFAULTS:
-                raise TypeError(
-                    f"{label} is {tensor.dtype}, which has no default tolerance: give rtol and"
-                    " atol, or another comparator"
-                )
+                remedy = "give rtol and atol, or another comparator"
+                has_none = f"{label} is {tensor.dtype}, which has no default tolerance"
+                raise TypeError(f"{has_none}: {remedy}")
             defaults.append(DEFAULTS[known])
-    return replace(
-        gate, rtol=max(rtol for rtol, _ in defaults), atol=max(atol for _, atol in defaults)
-    )
+    rtol, atol = map(max, zip(*defaults, strict=True))
+    return replace(gate, rtol=rtol, atol=atol)
 
 
 def _same(attribute: str, actual: Any, expected: Any, label: str = "actual") -> None:
     value, reference = getattr(actual, attribute, None), getattr(expected, attribute, None)
     if value != reference:
         raise AssertionError(f"{label}: {attribute} {value}, expected {reference}")
-
-
-def _text(msg: object) -> str:
-    """Return the message; torch also allows a function that makes it."""
-    return str(msg("")) if callable(msg) else str(msg)
 
 
 __all__ = [

@@ -121,22 +121,13 @@ def _arrays(
     names: tuple[str, ...] = TENSORS
     # Other kernels may have tensors of other names, which only the code that judges them knows.
     if kernel not in LAYERNORM:
-        names += tuple(
-            name
-            for name, value in given.items()
-            if name not in TENSORS and len(getattr(value, "shape", ())) > 0
-        )
-    arrays = {
-        tensor: _array(tensor, given.pop(tensor))
-        for tensor in names
-        if given.get(tensor) is not None
-    }
-    raw_arrays = {tensor: _array(tensor, value, wide=True) for tensor, value in (raw or {}).items()}
-    fields = test_fields(
-        kernel,
-        {**raw_arrays, **arrays},
-        {key: value for key, value in given.items() if value is not None},
-    )
+        shaped = [name for name, value in given.items() if len(getattr(value, "shape", ())) > 0]
+        names += tuple(name for name in shaped if name not in TENSORS)
+    here = [name for name in names if given.get(name) is not None]
+    arrays = {name: _array(name, given.pop(name)) for name in here}
+    raw_arrays = {name: _array(name, value, wide=True) for name, value in (raw or {}).items()}
+    others = {name: value for name, value in given.items() if value is not None}
+    fields = test_fields(kernel, {**raw_arrays, **arrays}, others)
     return Arrays(fields, arrays, raw_arrays, label, arithmetic)
 
 
@@ -160,11 +151,8 @@ def test_fields(kernel: str, arrays: dict[str, Any], given: dict[str, Any]) -> d
         try:
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError) as problem:
-            known = ", ".join(TENSORS)
-            raise TypeError(
-                f"{key} is neither a tensor ({known}) nor a field of a test in plain JSON:"
-                f" {problem}"
-            ) from problem
+            neither = f"neither a tensor ({', '.join(TENSORS)}) nor a field of a test in plain JSON"
+            raise TypeError(f"{key} is {neither}: {problem}") from problem
     _check_tensors(kernel, arrays)
     arguments.check_mappings(numerics=given.get("numerics"))
     fields = {"kernel": kernel, **given}

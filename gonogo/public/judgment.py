@@ -71,15 +71,11 @@ class Judgment:
 
     def to_json(self) -> dict[str, Any]:
         """Return it in plain JSON types."""
+        names = ("verdict", "explanation", "arithmetic", "advice", "message", "seeds")
         return {
-            "verdict": self.verdict,
-            "explanation": self.explanation,
-            "arithmetic": self.arithmetic,
+            **{name: getattr(self, name) for name in names},
             "detection_limits": {name: list(of) for name, of in self.detection_limits.items()},
-            "advice": self.advice,
-            "message": self.message,
             "outputs": {name: dict(numbers) for name, numbers in self.outputs.items()},
-            "seeds": self.seeds,
         }
 
 
