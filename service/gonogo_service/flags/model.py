@@ -92,6 +92,11 @@ class FlagRow(Base):
         )
 
     @property
+    def check(self) -> str | None:
+        """The command that shows it again."""
+        return self.evidence.get("check")
+
+    @property
     def diagnosis(self) -> str | None:
         """The fault of the kernel, where its numbers show one."""
         return self.evidence.get("diagnosis")

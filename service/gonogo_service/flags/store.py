@@ -39,6 +39,13 @@ MANUAL_CHANGES: Mapping[FlagState, tuple[FlagState, ...]] = {
 }
 """State -> the states that a person may set. Only new evidence sets `reopened`."""
 MAX_EXPIRED = 100
+TOPICS = {
+    "opened": "flag.opened",
+    "reopened": "flag.opened",
+    "expired": "flag.opened",
+    "resolved": "flag.resolved",
+}
+"""Change -> the message about it, once per flag version."""
 _COLUMNS = tuple(column.key for column in FlagRow.__table__.columns)
 RANK: Any = case(
     {kind.value: kind.rank for kind in FlagKind}, value=FlagRow.kind, else_=len(FlagKind)
@@ -172,21 +179,18 @@ def upsert(session: Session, found: FlagRow, *, now: datetime) -> tuple[FlagRow,
     if flag.version > 0 and not again and _is_outdated(session, flag, found):
         return flag, False
     before = None if flag.version == 0 else flag.state
-    opened = before in (None, FlagState.resolved)
+    values = {name: getattr(found, name) for name in ("evidence", "build", "last_job")}
+    values |= {"jobs": flag.jobs + (not again), "quiet_after": _newest_job(session, found)}
+    if before not in (None, FlagState.resolved):
+        _set(flag, values, now)
+        session.flush()
+        return flag, False
     if before is FlagState.resolved:
-        flag.state, flag.opened_at = FlagState.reopened, now
-    flag.evidence, flag.build, flag.last_job = found.evidence, found.build, found.last_job
-    flag.quiet_after, flag.updated_at = _newest_job(session, found), now
-    flag.jobs += not again
-    flag.version += 1
-    if opened:
-        what = "opened" if before is None else "reopened"
-        check = found.evidence.get("check")
-        detail = stored(FlagDetail(job=found.last_job, build=found.build, check=check))
-        _note(session, flag, what, before, BACKGROUND, now, flag.sentence, detail)
-        _publish(session, flag, "flag.opened", now)
-    session.flush()
-    return flag, opened
+        values |= {"state": FlagState.reopened, "opened_at": now}
+    what = "opened" if before is None else "reopened"
+    detail = stored(FlagDetail(job=found.last_job, build=found.build, check=found.check))
+    _change(session, flag, values, what, BACKGROUND, found.sentence, detail, now, before=before)
+    return flag, True
 
 
 def _is_outdated(session: Session, flag: FlagRow, found: FlagRow) -> bool:
@@ -337,24 +341,15 @@ def _apply(
     if after is not FlagState.acknowledged:
         values["expires_at"] = None
     changed = {name: value for name, value in values.items() if getattr(flag, name) != value}
-    if not changed:
-        return False
-    for name, value in changed.items():
-        setattr(flag, name, value)
-    flag.version += 1
-    flag.updated_at = now
-    detail = {
-        name: timestamp(value) if isinstance(value, datetime) else value
-        for name, value in fields.items()
-    }
-    is_resolved = after is not before and after is FlagState.resolved
-    what = "resolved" if is_resolved else "changed"
-    _note(session, flag, what, before, actor, now, fields.get("reason"), detail)
-    audit.record(session, actor=actor, action="flag.changed", subject=flag.id, detail=detail)
-    if is_resolved:
-        _publish(session, flag, "flag.resolved", now)
-    session.flush()
-    return True
+    if changed:
+        detail = {
+            name: timestamp(value) if isinstance(value, datetime) else value
+            for name, value in fields.items()
+        }
+        what = "resolved" if "state" in changed and after is FlagState.resolved else "changed"
+        audit.record(session, actor=actor, action="flag.changed", subject=flag.id, detail=detail)
+        _change(session, flag, changed, what, actor, fields.get("reason"), detail, now)
+    return bool(changed)
 
 
 def _check(flag: FlagRow, after: FlagState, values: Mapping[str, Any], now: datetime) -> None:
@@ -412,7 +407,7 @@ def resolve(
     flag = _locked(session, flag_id)
     if flag is None or flag.version != version or flag.state is FlagState.resolved:
         return False
-    _change_automatically(session, flag, FlagState.resolved, "resolved", why, detail, now)
+    _automatically(session, flag, "resolved", why, detail, now)
     return True
 
 
@@ -422,7 +417,7 @@ def expire(session: Session, *, now: datetime) -> int:
     flags = session.scalars(query).all()
     for flag in flags:
         why, detail = f"acknowledged until {timestamp(flag.expires_at)}", {"owner": flag.owner}
-        _change_automatically(session, flag, FlagState.open, "expired", why, detail, now)
+        _automatically(session, flag, "expired", why, detail, now)
     return len(flags)
 
 
@@ -438,52 +433,48 @@ def _expired(now: datetime) -> Select[FlagRow]:
     return select(FlagRow).where(FlagRow.state == FlagState.acknowledged, FlagRow.expires_at <= now)
 
 
-def _change_automatically(
-    session: Session,
-    flag: FlagRow,
-    after: FlagState,
-    what: str,
-    why: str,
-    detail: dict[str, Any],
-    now: datetime,
+def _automatically(
+    session: Session, flag: FlagRow, what: str, why: str, detail: dict[str, Any], now: datetime
 ) -> None:
-    before, flag.state = flag.state, after
-    flag.expires_at, flag.updated_at = None, now
-    flag.version += 1
-    _note(session, flag, what, before, BACKGROUND, now, why, detail)
+    """Resolve or reopen a flag, which `what` says, and audit it."""
+    after = FlagState.resolved if what == "resolved" else FlagState.open
     audited = {"reason": why, **detail}
     audit.record(session, actor=BACKGROUND, action=f"flag.{what}", subject=flag.id, detail=audited)
-    _publish(session, flag, "flag.resolved" if what == "resolved" else "flag.opened", now)
-    session.flush()
+    values = {"state": after, "expires_at": None}
+    _change(session, flag, values, what, BACKGROUND, why, detail, now)
 
 
-def _note(
+def _set(flag: FlagRow, values: Mapping[str, Any], now: datetime) -> None:
+    for name, value in values.items():
+        setattr(flag, name, value)
+    flag.version += 1
+    flag.updated_at = now
+
+
+def _change(
     session: Session,
     flag: FlagRow,
+    values: Mapping[str, Any],
     what: str,
-    before: FlagState | None,
     actor: str,
-    now: datetime,
     reason: str | None,
     detail: dict[str, Any],
+    now: datetime,
+    **before: FlagState | None,
 ) -> None:
-    """Add a change to the history; the flag already has its new version, which makes it unique."""
+    """Change a flag, with an entry in its history, and a message where it opens or resolves.
+
+    The entry has the flag's new version, which makes it unique. before: the state before, where it
+    isn't the flag's.
+    """
+    before = {"before": flag.state, **before}
+    _set(flag, values, now)
+    entry = {"what": what, "actor": actor, "reason": reason, "detail": detail, "at": now}
     session.add(
-        FlagChangeRow(
-            flag_id=flag.id,
-            version=flag.version,
-            at=now,
-            actor=actor,
-            what=what,
-            before=before,
-            after=flag.state,
-            reason=reason,
-            detail=detail,
-        )
+        FlagChangeRow(flag_id=flag.id, version=flag.version, after=flag.state, **before, **entry)
     )
-
-
-def _publish(session: Session, flag: FlagRow, topic: str, now: datetime) -> None:
-    """Add the message `flag.opened` or `flag.resolved` to the outbox, once per flag version."""
-    key = f"{topic}:{flag.id}:{flag.version}"
-    outbox.add(session, topic, key, {"flag": flag.id, "version": flag.version}, now=now)
+    topic = TOPICS.get(what)
+    if topic is not None:
+        key = f"{topic}:{flag.id}:{flag.version}"
+        outbox.add(session, topic, key, {"flag": flag.id, "version": flag.version}, now=now)
+    session.flush()
