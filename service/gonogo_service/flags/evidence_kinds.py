@@ -7,9 +7,9 @@ older version's evidence stays readable. Fields that say nothing about a kind ar
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from gonogo.flakiness.attribution import Cause, Factor
+from gonogo.flakiness.attribution import Cause, SeedExample
 from gonogo.flakiness.history import Tail
 from gonogo.flakiness.masking import BuildChange
 from gonogo.flakiness.rates import Rate
@@ -17,6 +17,7 @@ from gonogo.flakiness.samples import Configuration
 from gonogo.gauge.summary import AdvisedTolerance, MeasuredRate
 from gonogo_service.flags.model import FlagState
 from gonogo_service.jobs.model import PooledOutput, SuspectsOfJob
+from gonogo_service.kit.database.records import Documented
 
 
 @dataclass(frozen=True)
@@ -79,63 +80,39 @@ class LeftOut:
     words: str
 
 
-@dataclass(frozen=True)
-class SeedShare:
-    """The share of a job's seeds that show a finding."""
-
-    seeds: Rate
-
-
-@dataclass(frozen=True)
-class LostFigures:
-    """How often runs hung, or crashed, what the first one said, and how often by each factor."""
-
-    lost: Rate
-    message: str | None
-    """The first one's; that of a hang has the place, where the watcher saw it."""
-    factors: dict[str, tuple[Configuration, ...]]
-    """By factor (card, device, build, context, position); `failed` counts the lost runs"""
-
-
-@dataclass(frozen=True)
-class FlakyFigures:
-    """The rates of a flaky test, and the causes of its outcomes."""
-
-    failures: Rate
-    infrastructure: Rate
-    cause: Cause
-    causes: list[Cause]
-    contexts: list[Configuration]
-    devices: list[Configuration]
-
-
 @dataclass(frozen=True, kw_only=True)
-class FactorFigures(Factor):
-    """A factor that changes outputs or outcomes; devices are given for `device_dependent`."""
+class Figures:
+    """The numbers of a finding; those that say nothing about its kind are left out."""
 
-    contexts: tuple[Configuration, ...]
+    seeds: Rate | None = None
+    """The share of a job's seeds that show it"""
+    lost: Rate | None = None
+    """The share of runs that hung, or crashed"""
+    message: str | None = None
+    """The first of these; that of a hang has the place, where the watcher saw it"""
+    factors: dict[str, tuple[Configuration, ...]] | None = None
+    """By factor (card, device, build, context, position); `failed` counts the lost runs"""
+    failures: Rate | None = None
+    infrastructure: Rate | None = None
+    cause: Cause | None = None
+    causes: tuple[Cause, ...] | None = None
+    contexts: tuple[Configuration, ...] | None = None
     devices: tuple[Configuration, ...] | None = None
-
-
-@dataclass(frozen=True)
-class LatentFigures:
-    """The predicted rate of a test that passed every seed."""
-
-    tail: Tail
-    target: float
-    """The rate above which a test is a latent flake"""
-    era: list[str]
+    holds: bool | None = None
+    """Whether a factor changes outputs or outcomes"""
+    compared: Rate | None = None
+    """The share of the compared seeds that differ"""
+    examples: tuple[SeedExample, ...] | None = None
+    rows: tuple[Configuration, ...] | None = None
+    """Configurations whose failure rate differs by itself (exact test)"""
+    words: str | None = None
+    tail: Tail | None = None
+    target: float | None = None
+    """The predicted rate above which a test that passed every seed is a latent flake"""
+    era: list[str] | None = None
     """Earlier builds whose errors look the same"""
-
-
-@dataclass(frozen=True)
-class MaskedFigures:
-    """The change from the build before."""
-
-    change: BuildChange
-
-
-Figures = SeedShare | LostFigures | FlakyFigures | FactorFigures | LatentFigures | MaskedFigures
+    change: BuildChange | None = None
+    """The change from the build before"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +148,7 @@ class Evidence:
     check: str | None = None
     """The command that shows it again; none for imported results"""
     check_leaves_out: list[str] | None = None
-    figures: Figures | None = None
+    figures: Annotated[dict[str, Any], Documented(Figures)] | None = None
     extent: ReadExtent | None = None
     examples: list[RunExample] | None = None
     rerun: Rerun | None = None
@@ -236,6 +213,6 @@ class FlagDetail:
     """The gauge that resolved it"""
 
 
-def stored(shape: FlagEvidence | FlagDetail) -> dict[str, Any]:
+def stored(shape: FlagEvidence | FlagDetail | Figures) -> dict[str, Any]:
     """Return an object as a row stores it, without what says nothing."""
     return {name: value for name, value in asdict(shape).items() if value is not None}

@@ -26,16 +26,10 @@ from gonogo_service.devices.model import DeviceRow
 from gonogo_service.flags import arithmetic, store
 from gonogo_service.flags.evidence_kinds import (
     Evidence,
-    FactorFigures,
     Figures,
-    FlakyFigures,
-    LatentFigures,
     LeftOut,
-    LostFigures,
-    MaskedFigures,
     Rerun,
     RunExample,
-    SeedShare,
     stored,
 )
 from gonogo_service.flags.model import FlagRow
@@ -114,7 +108,7 @@ class _Case:
             tolerance=dict(self.canonical.get("tolerance") or {}),
             seed=head.seed,
             repeat=head.repeat,
-            figures=figures,
+            figures=None if figures is None else stored(figures),
             examples=[_example(run) for run in examples[:EXAMPLES]],
             rerun=_rerun(shown, examples, repeats, earlier, contexts),
             check=None if job.executor == IMPORT_EXECUTOR else line,
@@ -166,7 +160,7 @@ def _completed(case: _Case) -> list[FlagRow]:
         details = {
             "words": f"{share.words} seeds",
             **evidence,
-            "figures": asdict(SeedShare(share)),
+            "figures": stored(Figures(seeds=share)),
             "extent": asdict(case.assessment.extent),
             "examples": [asdict(_example(run)) for run in worst[:EXAMPLES]],
             "rerun": asdict(_rerun(shown, worst)),
@@ -200,7 +194,8 @@ def _lost(case: _Case, kind: FlagKind) -> FlagRow | None:
     cards = {device: str(serial) for device, serial in case.session.execute(serials)}
     factors = outcome_factors(samples.of_runs(runs, cards), verdict)
     first = case.session.scalar(message.limit(1))
-    figures = LostFigures(share, first, {factor.name: factor.rows for factor in factors})
+    by_factor = {factor.name: factor.rows for factor in factors}
+    figures = Figures(lost=share, message=first, factors=by_factor)
     parts = [f"{share.words} runs {_LOST[kind]}", factor_words(factors, kind.value)]
     return case.finding(kind, "; ".join(filter(None, parts)), figures, lost, lost)
 
@@ -214,15 +209,11 @@ def _flaky(case: _Case, kind: FlagKind) -> FlagRow | None:
     job_red, job_green = _by_outcome(case.runs)
     if not job_red and not (job_green and len(job_green) == len(green)):
         return None
-    figures = FlakyFigures(
-        # the grade has more runs where not every seed was read
-        failures=max(attribution.failures, grade.failures, key=lambda share: share.runs),
-        infrastructure=attribution.infrastructure,
-        cause=attribution.cause,
-        causes=list(attribution.causes),
-        contexts=list(attribution.contexts),
-        devices=list(attribution.devices),
-    )
+    names = ("infrastructure", "cause", "causes", "contexts", "devices")
+    # the grade has more runs where not every seed was read
+    failures = max(attribution.failures, grade.failures, key=lambda share: share.runs)
+    shown_figures = {name: getattr(attribution, name) for name in names}
+    figures = Figures(failures=failures, **shown_figures)
     repeats = REPEATS if Cause.nondeterministic in attribution.causes else 1
     examples = [*red[-EXAMPLES // 2 :], *green[-EXAMPLES // 2 :]]
     shown = red or case.runs
@@ -240,12 +231,10 @@ def _factor(case: _Case, kind: FlagKind) -> FlagRow | None:
     shown = [run for run in assessment.runs if run.seed in seeds and run.digest is not None]
     shown = shown or list(case.runs)
     of_devices = kind is FlagKind.device_dependent
-    figures = from_object(
-        FactorFigures,
-        factor,
-        contexts=assessment.attribution.contexts,
-        devices=assessment.attribution.devices if of_devices else None,
-    )
+    by = {"contexts": assessment.attribution.contexts}
+    if of_devices:
+        by["devices"] = assessment.attribution.devices
+    figures = Figures(**vars(factor), **by)
     if kind is FlagKind.context_dependent:  # the check line must show it in a context
         shown.sort(key=lambda run: run.job.context == ISOLATED)
     repeats = 1 if of_devices else REPEATS
@@ -259,7 +248,7 @@ def _latent(case: _Case, kind: FlagKind) -> FlagRow | None:
         return None
     known = [run for run in assessment.runs if run.ratio is not None]
     worst = sorted(known, key=lambda run: -(run.ratio or 0.0))
-    figures = LatentFigures(tail, POLICY.latent_target, list(assessment.era))
+    figures = Figures(tail=tail, target=POLICY.latent_target, era=list(assessment.era))
     count = min(len({run.seed for run in known}), MAX_COUNT)
     repeats = REPEATS if tail.per == "runs" else 1
     return case.finding(kind, tail.words, figures, worst, worst, repeats=repeats, count=count)
@@ -270,7 +259,7 @@ def _masked(case: _Case, kind: FlagKind) -> FlagRow | None:
     wrong = [run for run in case.runs if run.explanation == Explanation.unexplained]
     if change is None or change.change is not Change.fix_masked or not wrong:
         return None
-    figures = MaskedFigures(change)
+    figures = Figures(change=change)
     return case.finding(kind, change.words, figures, wrong, wrong, earlier=change.before)
 
 
