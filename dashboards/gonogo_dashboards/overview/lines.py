@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from gonogo import urls
 from gonogo_dashboards.devices.fleet import Fleet
@@ -16,7 +17,6 @@ from gonogo_dashboards.overview.numbers import NumberLine
 from gonogo_service.devices.periods import SeedRate
 from gonogo_service.flags.attention import Night, OpenFlags
 from gonogo_service.jobs.queue_estimate import QueueStatus
-from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.tests.variants import Variant
 
 RED_SHOWN = 8
@@ -95,37 +95,6 @@ class NightView:
     words: str
 
 
-@dataclass(frozen=True)
-class QueueLine:
-    """A queue; `age` is that of its oldest waiting job, "" for none."""
-
-    queue: str
-    waiting: int
-    running: int
-    workers: int
-    stuck: bool
-    oldest_at: str | None
-    age: str
-    url: str
-
-
-@dataclass(frozen=True)
-class RateLine:
-    """Seeds stored within a window ("now" is the last minute or two).
-
-    The rate is `amount` per `unit`; `url` is the page of the devices that stored them.
-    """
-
-    name: str
-    seeds: int
-    window_s: float
-    per_s: float
-    amount: float
-    unit: str
-    url: str
-    words: str
-
-
 def flag_kinds(
     kinds: Sequence[OpenFlags], now: datetime, entries: Mapping[str, str]
 ) -> tuple[FlagKindLine, ...]:
@@ -145,7 +114,7 @@ def flag_kinds(
         FlagKindLine(
             kind=flags.kind.value,
             kind_words=flags.kind.label,
-            verdict=flags.kind.mark.value,
+            verdict=flags.kind.mark,
             count=flags.count,
             gone=flags.gone,
             url=urls.flags({"kind": flags.kind}),
@@ -184,29 +153,30 @@ def last_night(night: Night) -> NightView:
     return NightView(night.runs, night.ended, urls.runs(), new, old, night.whole, shown, f"{text}.")
 
 
-def queue_line(status: QueueStatus, now: datetime) -> QueueLine:
-    """Return a queue."""
+def queue_line(status: QueueStatus, now: datetime) -> dict[str, Any]:
+    """Return a queue; `age` is that of its oldest waiting job, "" for none."""
     oldest = status.oldest_at
     age = "" if oldest is None else words.duration(max(0.0, (now - oldest).total_seconds()))
-    counted = status.queue, status.waiting, status.running, status.workers, status.stuck
-    return QueueLine(*counted, timestamp(oldest), age, urls.jobs({"state": "queued"}))
+    url = urls.jobs({"state": "queued"})
+    return {**vars(status), "stuck": status.stuck, "age": age, "url": url}
 
 
-def rate_line(name: str, rate: SeedRate) -> RateLine:
-    """Return how many seeds were stored in a window."""
-    window = {"now": "now", "hour": "last hour", "day": "last day"}[name]
+def rate_line(name: str, rate: SeedRate) -> dict[str, Any]:
+    """Return how many seeds were stored in a window; "now" is the last minute or two."""
+    window = "now" if name == "now" else f"last {name}"
     amount, unit = words.pace(rate.per_s)
     # the devices' page shows the load of each in the last hour and the last day
     url = urls.jobs({"state": "running"}) if name == "now" else urls.devices()
     text = f"{window}: {words.number(amount)} seeds/{unit} ({words.count(rate.seeds, 'seed')})"
-    return RateLine(name, rate.seeds, rate.window_s, rate.per_s, amount, unit, url, text)
+    counted = {"seeds": rate.seeds, "window_s": rate.window_s, "per_s": rate.per_s}
+    return {"name": name, **counted, "amount": amount, "unit": unit, "url": url, "words": text}
 
 
 def needs(
     flags: Sequence[FlagKindLine],
     night: NightView,
     fleet: Fleet,
-    queues: Sequence[QueueLine],
+    queues: Sequence[Mapping[str, Any]],
     failing: Sequence[str],
     red: NumberLine,
     lost: Mapping[str, int],
@@ -232,7 +202,7 @@ def needs(
         ("lost", sum(lost.values()), ("job without a result", "jobs without a result"), *of_lost),
         ("devices", len(fleet.trouble), ("device in trouble", "devices in trouble"), *trouble),
         ("hosts", len(fleet.flagged), ("flagged host",), "suspect", "#trouble"),
-        ("queues", sum(queue.stuck for queue in queues), ("stuck queue",), "hang", "#stuck"),
+        ("queues", sum(queue["stuck"] for queue in queues), ("stuck queue",), "hang", "#stuck"),
         ("webhooks", len(failing), ("failing webhook",), "error", webhook),
         ("flags", other, ("other new flag",), "suspect", "#flagged"),
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from functools import partial
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -27,8 +28,6 @@ from gonogo_dashboards.overview.lines import (
     FlagLine,
     Need,
     NightView,
-    QueueLine,
-    RateLine,
 )
 from gonogo_dashboards.overview.numbers import NumberLine
 from gonogo_service.builds import entry_names
@@ -79,9 +78,9 @@ class OverviewView:
     acknowledged: int
     """Flags that somebody has acknowledged."""
     night: NightView
-    queues: tuple[QueueLine, ...]
+    queues: tuple[Mapping[str, Any], ...]
     fleet: Fleet
-    rates: tuple[RateLine, ...]
+    rates: tuple[Mapping[str, Any], ...]
     days: Days
     day_events: tuple[AxisEvent, ...]
     """The changes on the axis of days."""

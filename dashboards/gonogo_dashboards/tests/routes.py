@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from fastapi import Request
 from sqlalchemy.orm import Session
@@ -34,7 +35,7 @@ TEMPLATE_NAMES = {
 def add(site: Site) -> None:
     """Add the list of tests, the page of one, and the list of waivers."""
 
-    def test(session: Session, request: Request, now: datetime) -> test_page.TestView | None:
+    def test(session: Session, request: Request, now: datetime) -> Any:
         return test_page.one(session, request.path_params["name"], request.query_params, now)
 
     site.add_list(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -18,29 +18,26 @@ from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.flags import flag_page
 from gonogo_dashboards.kit import (
     arithmetic_view,
-    axis_events,
     build_cells,
     comparators_view,
     ranges,
     words,
 )
-from gonogo_dashboards.kit.axis_events import AxisEvent
-from gonogo_dashboards.kit.list_rows import noun_of
+from gonogo_dashboards.kit.list_rows import counts, noun_of
 from gonogo_dashboards.kit.tolerance_advice import Advice
-from gonogo_dashboards.tests import advice, error_curve, test_lines
+from gonogo_dashboards.tests import advice, error_curve
 from gonogo_dashboards.tests import strip as strips
-from gonogo_dashboards.tests import tail as tails
-from gonogo_dashboards.tests.test_lines import ChangeLine, Choice, FactorLine, badges, interval
+from gonogo_dashboards.tests.test_lines import badges, interval, row_line
 from gonogo_service.flags import store as flags
 from gonogo_service.gauges import store as gauges
 from gonogo_service.jobs import store as stored_jobs
+from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.results import arithmetics
 from gonogo_service.results import worst as worst_seeds
-from gonogo_service.tests import annotations, assessments, trends
-from gonogo_service.tests.annotations import AxisPlace
-from gonogo_service.tests.build_series import Over, by_place
-from gonogo_service.tests.trends import METRICS
-from gonogo_service.tests.variants import JobFacts, Variant, jobs_of, newest_builds
+from gonogo_service.tests import assessments, trends
+from gonogo_service.tests.build_series import Over
+from gonogo_service.tests.trends import METRICS, Trend
+from gonogo_service.tests.variants import Variant, jobs_of, newest_builds
 
 MAX_FLAGS = 20
 MAX_DIAGNOSED = 8
@@ -78,7 +75,7 @@ class VariantPage:
         self.hollow = bool(seeds[build_cells.HOLLOW])
         metric = query.get("metric", "")
         if metric not in METRICS:
-            metric = _deciding(self._declared(query.get("output", "")))
+            metric = _deciding(self.declared(query.get("output", "")))
         self.over: Over = "days" if query.get("over") == "days" else "builds"
         self.trend = trends.read(session, variant, over=self.over, metric=metric)
         self.gauge = gauges.last(session, self.key, *self.here.values())
@@ -94,7 +91,7 @@ class VariantPage:
         if self.output not in self.outputs:
             worst = strips.outputs(session, self.jobs) if len(self.outputs) > 1 else ()
             shown = [output for output in self.outputs if output in worst] or self.outputs
-            self.output = max(shown, key=self._interest, default="")
+            self.output = max(shown, key=lambda name: _interest(self.trend, name), default="")
         self.chosen: dict[str, str | None] = {
             **self.here,
             "build": query.get("build"),
@@ -108,8 +105,6 @@ class VariantPage:
         """Return the grade of the build, its causes, and the table of builds."""
         status, cause, now = self.status, self.status.attribution, self.now
         extent = f"from {status.extent.words}"
-        older = len({(job.sequence, job.build) for job in self.charted}) - MAX_BUILDS
-        of_any_build = urls.history(self.key, {**self.chosen, "build": None})
         return {
             "variant": self.here,
             "variant_words": words.variant_of(self.variant),
@@ -125,75 +120,43 @@ class VariantPage:
             "assessed": f"assessed {words.since(status.assessed.at, now)}, {extent}"
             if status.assessed.at
             else extent,
-            "builds": tuple(
-                test_lines.build_line(build, of_any_build, status.build, now)
-                for build in assessments.builds(self.charted, MAX_BUILDS)
-            ),
-            "more_builds": max(0, older),
             "cause": cause.cause.label,
             "steady": cause.cause is Cause.stable,
             "cause_words": cause.words,
-            "factors": tuple(
-                FactorLine(finding.cause.label, finding.holds, finding.words)
+            "factors": [
+                {
+                    "words": finding.cause.label,
+                    "holds": finding.holds,
+                    "evidence": finding.words,
+                }
                 for finding in cause.findings
-            ),
-            "contexts": tuple(map(test_lines.row_line, cause.contexts)),
-            "devices": tuple(map(test_lines.row_line, cause.devices)),
+            ],
+            "contexts": list(map(row_line, cause.contexts)),
+            "devices": list(map(row_line, cause.devices)),
         }
 
-    def charts(self) -> dict[str, Any]:
-        """Return the strip, the tail and the curve, and what can be chosen for them."""
-        key, chosen, trend, output = self.key, self.chosen, self.trend, self.output
-        declared, names = self._declared(output), [point.name for point in trend.points]
-        metrics = error_curve.metrics(declared)
-        events = of_builds = self._events(names, self.over)
-        if self.over != "builds":
-            of_builds = self._events(_in_order(self.jobs), "builds")
-
-        def choices(name: str, labels: Mapping[str, str]) -> tuple[Choice, ...]:
-            return tuple(
-                Choice(label, urls.history(key, {**chosen, name: value}), value == chosen[name])
-                for value, label in labels.items()
-            )
-
-        def change_url(output: str, build: str) -> str | None:
-            of_change = {**chosen, "output": output, "build": build}
-            return urls.history(key, of_change) if self.over == "builds" else None
-
-        return {
-            "strip": strips.read(
-                self.session,
-                self.charted,
-                output,
-                self.canonical,
-                self.advised,
-                self.here,
-                of_builds,
-            )
-            if output and self.charted
-            else None,
-            "tail": tails.read(self.session, self.status.grade.tail, self.of_build),
-            "curve": error_curve.read(trend, output, declared, events) if output else None,
-            "outputs": choices("output", {name: name for name in self.outputs}),
-            "metrics": choices("metric", {name: error_curve.label(name) for name in metrics}),
-            "overs": choices("over", {"builds": "by build", "days": "by day"}),
-            "changes": tuple(
-                ChangeLine(words.tamed(f"{name}: {one.words}", names), change_url(name, one.at))
-                for name in sorted(trend.numbers)
-                for one in trend.numbers[name].changes
-            ),
-            "rate_changes": words.tamed(trend.rates.words, names),
-            "steps": tuple(map(test_lines.step_line, reversed(trend.steps))),
-            "links": {
-                what: urls.of_test(key, what, {**self.here, **more})
-                for what, more in (
-                    ("attribution", {"build": self.status.build}),
-                    ("changes", {"over": self.over, "metric": trend.metric}),
-                    ("comparison", {}),
-                )
-            },
-            "json_url": urls.history(key, chosen, as_json=True),
-        }
+    def builds(self) -> dict[str, Any]:
+        """Return the table of builds."""
+        of_any_build = urls.history(self.key, {**self.chosen, "build": None})
+        older = len({(job.sequence, job.build) for job in self.charted}) - MAX_BUILDS
+        lines = [
+            {
+                "build": build.build,
+                "url": of_any_build + urls.further("build", build.build),
+                "chosen": build.build == self.status.build,
+                "seeds": build.seeds,
+                "jobs": build.jobs,
+                "counts": counts(build.counts, max(build.seeds, 1)),
+                "failures": interval(build.failures),
+                "hollow": interval(build.hollow),
+                "lost": interval(build.infrastructure),
+                "job_url": urls.job(build.last_job),
+                "at": timestamp(build.last_at),
+                "age": words.since(build.last_at, self.now),
+            }
+            for build in assessments.builds(self.charted, MAX_BUILDS)
+        ]
+        return {"builds": lines, "more_builds": max(0, older)}
 
     def actions(self) -> dict[str, Any]:
         """Return what to do, the flags, the last gauge and the arithmetic of the newest job."""
@@ -246,41 +209,22 @@ class VariantPage:
         tolerance = self.canonical.get("tolerance", {})
         return comparators_view.of_job(self.session, self.of_build[0].id, tolerance)
 
-    def _declared(self, output: str) -> Tolerance | None:
+    def declared(self, output: str) -> Tolerance | None:
         """Return an output's tolerance; None without one, or where each test has its own."""
         if is_selection(self.canonical):
             return None
         return for_output(self.canonical.get("tolerance", {}), output)
-
-    def _interest(self, output: str) -> tuple[int, float]:
-        """Return how much an output has to show: its changes, then how much its error varies."""
-        trend = self.trend
-        spreads = [point.numbers[output] for point in trend.points if output in point.numbers]
-        edges = [edge for spread in spreads for edge in (spread.low, spread.high) if edge > 0]
-        changes = trend.numbers[output].changes if output in trend.numbers else ()
-        return len(changes), max(edges) / min(edges) if edges else 0.0
-
-    def _events(self, names: Sequence[str], over: Over) -> tuple[AxisEvent, ...]:
-        """Return the changes between the builds or days of an axis."""
-        jobs = {name: group for (_, name), group in by_place(self.jobs, over).items()}
-        places = [
-            AxisPlace(
-                tuple(_in_order(group)) or ((name,) if over == "builds" else ()),
-                tuple(job.id for job in group),
-                min((job.created_at for job in group), default=None),
-            )
-            for name, group in ((name, jobs.get(name, [])) for name in names)
-        ]
-        changes = annotations.of_tests(self.session, {self.key: places})[self.key]
-        return axis_events.of_builds(changes, names)
-
-
-def _in_order(jobs: Sequence[JobFacts]) -> list[str]:
-    """Return the builds in the branch's order."""
-    return [build for _, build in sorted({(job.sequence, job.build) for job in jobs})]
 
 
 def _deciding(declared: Tolerance | None) -> str:
     """Return the statistic of the curve that nobody chose: what decides, where allclose doesn't."""
     decides = declared is not None and declared.allclose is None
     return error_curve.metrics(declared)[0] if decides else trends.DEFAULT_METRIC
+
+
+def _interest(trend: Trend, output: str) -> tuple[int, float]:
+    """Return how much an output has to show: its changes, then how much its error varies."""
+    spreads = [point.numbers[output] for point in trend.points if output in point.numbers]
+    edges = [edge for spread in spreads for edge in (spread.low, spread.high) if edge > 0]
+    changes = trend.numbers[output].changes if output in trend.numbers else ()
+    return len(changes), max(edges) / min(edges) if edges else 0.0

@@ -95,9 +95,10 @@ def test_hollow_findings_come_first_each_kind_with_its_latest(engine: Engine) ->
         ("queues", 1),
         ("flags", 1),
     ]
-    assert [(queue.queue, queue.waiting, queue.stuck, queue.age[:5]) for queue in view.queues] == [
-        ("emulator.wormhole.n150", overview.RUNNING + 1, True, "5 min")
-    ]
+    assert [
+        (queue["queue"], queue["waiting"], queue["stuck"], queue["age"][:5])
+        for queue in view.queues
+    ] == [("emulator.wormhole.n150", overview.RUNNING + 1, True, "5 min")]
     assert not view.empty
 
 
@@ -119,7 +120,7 @@ def test_what_someone_has_taken_on_needs_nobody_and_the_page_says_so(engine: Eng
         " and no stuck queues. 1 flag is acknowledged."
         " Among the tests of the last 30 days: 1 hollow."
     )
-    assert [(queue.queue, queue.workers, queue.stuck) for queue in view.queues] == [
+    assert [(queue["queue"], queue["workers"], queue["stuck"]) for queue in view.queues] == [
         ("emulator.wormhole.n150", 1, False)
     ]
 

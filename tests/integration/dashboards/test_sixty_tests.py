@@ -50,15 +50,15 @@ def api(sqlite_template: object, tmp_path_factory: pytest.TempPathFactory) -> It
             ]
             tests = [spec(number) for number in range(TESTS)]
             for sequence in range(1, BUILDS + 1):
-                builds.add(
+                build = builds.add(
                     session,
                     name=f"b{sequence:04d}",
                     executor="ttnn",
                     branch=harvest.LINE,
                     sequence=sequence,
                     arithmetic="bf16" if 2 * sequence < BUILDS else "fp32",
-                    now=start,
                 )
+                build.created_at = start
                 at = now - timedelta(days=BUILDS - sequence)
                 fixed = 2 * sequence > BUILDS
                 harvest.night(session, sources, tests, sequence, at=at, fixed=fixed)
