@@ -10,6 +10,7 @@ import typer
 from gonogo import urls
 from gonogo.cli.kit import show, waiting
 from gonogo.cli.kit.client import ENDED, Client
+from gonogo.cli.kit.option_groups import grouped
 from gonogo.flakiness.bisecting import Expect, Signal
 from gonogo_workers.cli import options, selections
 
@@ -17,7 +18,9 @@ ANSWERS = {"found", "no_change"}
 """Conclusions that answer the question."""
 
 
+@grouped
 def bisect(
+    test: options.TestFlags,
     builds: str | None = typer.Option(
         None, "--builds", help="The builds in order, with commas between them."
     ),
@@ -26,8 +29,6 @@ def bisect(
     ),
     first: str | None = typer.Option(None, help="With --branch: begin with this build."),
     last: str | None = typer.Option(None, help="With --branch: end with this build."),
-    kernel: str = options.KERNEL,
-    shape: str | None = typer.Option(None, help="Shape of x, such as 3,273,1,8462."),
     executor: str = typer.Option("emulator", help="Executor of the target."),
     suite: str | None = selections.SUITE,
     words: str | None = selections.FILTER,
@@ -51,15 +52,6 @@ def bisect(
         500, "--max-runs", help="End undecided after this many runs without an answer."
     ),
     seed_start: int = typer.Option(0, "--seed-start", help="The first seed of every build."),
-    parameters: str | None = options.PARAMETERS,
-    epsilon: float | None = options.EPSILON,
-    rtol: float | None = options.RTOL,
-    atol: float | None = options.ATOL,
-    pcc: float | None = options.PCC,
-    frobenius: float | None = options.FROBENIUS,
-    ulp: float | None = options.ULP,
-    inputs: str | None = options.INPUTS,
-    numerics: str | None = options.NUMERICS,
     wait: bool = typer.Option(False, "--watch", help="Wait for the answer."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
@@ -68,18 +60,17 @@ def bisect(
     With --watch, wait for the answer.
     """
     chosen = selections.requested(executor, suite, words)
+    shape = test.shape
     if (shape is None and not chosen) or (builds is None) == (branch is None):
         raise typer.BadParameter("either --builds or --branch is needed, and --shape for a kernel")
-    if shape is None or chosen:
-        test = selections.from_flags(suite, words)
-    else:
-        tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
-        given = {"parameters": parameters, "inputs": inputs, "numerics": numerics}
-        test = options.test_from_flags(kernel, shape, epsilon, tolerance, given)
+    is_selection = shape is None or chosen
+    asked = selections.from_flags(suite, words) if is_selection else test.test(shape or "")
     names = None if builds is None else [name.strip() for name in builds.split(",")]
     series = {"builds": names, "branch": branch, "first": first, "last": last}
     body: dict[str, Any] = {
-        "test": test,
+        "test": selections.from_flags(suite, words)
+        if shape is None or chosen
+        else test.test(shape),
         "target": {"executor": executor, "arch": arch, "board": board},
         "expect": expect.value,
         "several": several,
@@ -117,12 +108,8 @@ def _follow(client: Client, bisection: str, *, quiet: bool) -> dict[str, Any]:
         task = bars.add_task("bisect", total=None, completed=0, note="", visible=not quiet)
 
         def tell(record: dict[str, Any]) -> None:
-            bars.update(
-                task,
-                completed=record["runs"],
-                total=record["max_runs"],
-                note="; ".join(_standing(track) for track in record["tracks"]),
-            )
+            note = "; ".join(map(_standing, record["tracks"]))
+            bars.update(task, completed=record["runs"], total=record["max_runs"], note=note)
 
         return waiting.until(
             lambda: client.call("GET", f"/bisections/{bisection}"),
@@ -139,23 +126,15 @@ def _standing(track: Mapping[str, Any]) -> str:
 
 def _tell(bisection: Mapping[str, Any], page: str) -> None:
     out = show.console()
-    out.print(
-        (
-            f"{bisection['words'] or bisection['state']} ({bisection['runs']} runs of "
-            f"{len(bisection['builds'])} builds)"
-        ),
-        markup=False,
-        soft_wrap=True,
-    )
-    for finding in bisection["findings"]:
-        out.print(
-            (
-                f"  {finding['before']} to {finding['build']}, by {finding['track']}: "
-                f"{finding['comparison']['words']}"
-            ),
-            markup=False,
-            soft_wrap=True,
-        )
+    counts = f"{bisection['runs']} runs of {len(bisection['builds'])} builds"
+    lines = [f"{bisection['words'] or bisection['state']} ({counts})"]
+    lines += [
+        f"  {found['before']} to {found['build']}, by {found['track']}:"
+        f" {found['comparison']['words']}"
+        for found in bisection["findings"]
+    ]
     if bisection["error"]:
-        out.print(f"error: {bisection['error']}", markup=False, soft_wrap=True)
+        lines.append(f"error: {bisection['error']}")
+    for line in lines:
+        out.print(line, markup=False, soft_wrap=True)
     out.print(page, style="underline", soft_wrap=True)

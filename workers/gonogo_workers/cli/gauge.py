@@ -12,6 +12,7 @@ import typer
 
 from gonogo.cli.kit import show
 from gonogo.cli.kit.fail_on import FailOn, fail_on_option
+from gonogo.cli.kit.option_groups import grouped
 from gonogo.errors import FieldError, JobError
 from gonogo_workers.cli import options
 
@@ -37,12 +38,12 @@ FAIL_ON = fail_on_option(
 )
 
 
+@grouped
 def gauge(
+    test: options.TestFlags,
     file: Path | None = typer.Argument(
         None, help="YAML, JSON or TOML file of many tests; else one test by flags."
     ),
-    shape: str | None = typer.Option(None, help="Shape of x, such as 3,273,1,8462."),
-    kernel: str = options.KERNEL,
     executor: str = typer.Option(
         "emulator",
         help="What runs --build and --wrong-build; the emulator's own kernels are always measured.",
@@ -55,18 +56,9 @@ def gauge(
     ),
     seeds: int = typer.Option(SEEDS, min=1, max=1000, help="How many seeds for each kernel."),
     seed_start: int = typer.Option(0, "--seed-start", min=0, help="The first seed."),
-    parameters: str | None = options.PARAMETERS,
-    epsilon: float | None = options.EPSILON,
-    rtol: float | None = options.RTOL,
-    atol: float | None = options.ATOL,
-    pcc: float | None = options.PCC,
-    frobenius: float | None = options.FROBENIUS,
-    ulp: float | None = options.ULP,
     tolerance: str | None = typer.Option(
         None, help='The whole tolerance as JSON, such as {"dx": {"rtol": 0.001, "atol": 0.02}}.'
     ),
-    inputs: str | None = options.INPUTS,
-    numerics: str | None = options.NUMERICS,
     gate: list[str] = typer.Option(
         [],
         "--gate",
@@ -93,41 +85,24 @@ def gauge(
     options.check_deadline(deadline)
     named(gate, "gate")
     limit = gonogo.settings.load().max_elements
+    options_of_entry = {
+        "seed_start": seed_start,
+        "executor": executor,
+        "builds": build,
+        "wrong_builds": wrong_build,
+        "gates": gate,
+    }
     if file is not None:
         if gate:
-            raise FieldError(
-                "gate", gate[0], "is given by the file: write `gates` there, or leave the file out"
-            )
-        if shape is not None:
-            raise FieldError("shape", shape, "is given by the file: leave it out, or the file")
+            reason = "is given by the file: write `gates` there, or leave the file out"
+            raise FieldError("gate", gate[0], reason)
+        if test.shape is not None:
+            reason = "is given by the file: leave it out, or the file"
+            raise FieldError("shape", test.shape, reason)
         entries = parse(_document(file), seeds=seeds, max_elements=limit)
     else:
-        if shape is None:
-            raise FieldError(
-                "test.shape",
-                None,
-                "is required",
-                limit="such as --shape 3,273,1,8462, or a file of tests",
-            )
-        metrics = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
-        metrics = {name: value for name, value in metrics.items() if value is not None}
-        if tolerance is not None and metrics:
-            raise FieldError(
-                "tolerance", tolerance, f"is given twice: leave it out, or --{next(iter(metrics))}"
-            )
-        given = {"parameters": parameters, "inputs": inputs, "numerics": numerics}
-        test = options.test_from_flags(kernel, shape, epsilon, metrics, given)
-        if tolerance is not None:
-            test["tolerance"] = options.json_flag(tolerance, "test.tolerance")
-        entry = {
-            "test": test,
-            "seed_start": seed_start,
-            "executor": executor,
-            "builds": build,
-            "wrong_builds": wrong_build,
-            "gates": gate,
-        }
-        entries = parse([entry], seeds=seeds, max_elements=limit)
+        document = _test(test, tolerance)
+        entries = parse([{"test": document, **options_of_entry}], seeds=seeds, max_elements=limit)
     for entry_ in entries:  # one that runs no build isn't asked for later
         registry.find(entry_.executor)
     results = []
@@ -143,6 +118,20 @@ def gauge(
 
             results.append((entry_, *gauged(entry_, search=search, deadline=deadline, tell=tell)))
     _finish(results, single=file is None, as_json=as_json, fail_on=fail_on)
+
+
+def _test(flags: options.TestFlags, tolerance: str | None) -> dict[str, Any]:
+    """Return the test of the flags. Raises FieldError."""
+    if flags.shape is None:
+        limit = "such as --shape 3,273,1,8462, or a file of tests"
+        raise FieldError("test.shape", None, "is required", limit=limit)
+    test = flags.test(flags.shape)
+    if tolerance is not None:
+        if given := test.get("tolerance"):
+            reason = f"is given twice: leave it out, or --{next(iter(given))}"
+            raise FieldError("tolerance", tolerance, reason)
+        test["tolerance"] = options.json_flag(tolerance, "test.tolerance")
+    return test
 
 
 Measured = tuple["Entry", "MeasuredTest", "list[TriedSummary]"]
@@ -186,11 +175,8 @@ def _rows(entry: Entry, deadline: float | None, tell: Callable[[int, str], None]
     test = entry.test
     right = kernels.right(test) if kernels.stands_for(entry.executor, entry.builds) else []
     parts = [*right, *kernels.wrong(test)]
-    parts += [kernels.foreign(test, entry.executor, name, kernels.Kind.go) for name in entry.builds]
-    parts += [
-        kernels.foreign(test, entry.executor, name, kernels.Kind.no_go)
-        for name in entry.wrong_builds
-    ]
+    for kind, names in ((kernels.Kind.go, entry.builds), (kernels.Kind.no_go, entry.wrong_builds)):
+        parts += [kernels.foreign(test, entry.executor, name, kind) for name in names]
     rows: list[Row] = []
     total = entry.seeds * len(parts)
     tell(total, "")
@@ -260,11 +246,7 @@ def _finish(results: Sequence[Measured], *, single: bool, as_json: bool, fail_on
 
     if as_json:
         documents = [
-            {
-                "name": entry.name,
-                **asdict(result),
-                "elsewhere": [asdict(attempt) for attempt in tried],
-            }
+            {"name": entry.name, **asdict(result), "elsewhere": list(map(asdict, tried))}
             for entry, result, tried in results
         ]
         show.print_json(documents[0] if single else {"tests": documents})
