@@ -249,7 +249,7 @@ def webhook(session: Session, query: Mapping[str, str], now: datetime) -> Creati
                 "kind",
                 "Kind",
                 "kind",
-                choices=tuple(words.WEBHOOK_KINDS.items()),
+                choices=tuple(words.options(words.WEBHOOK_KINDS)),
             ),
             FormField(
                 "events",
