@@ -46,9 +46,7 @@ def routers() -> list[APIRouter]:
         hosts,
         tokens,
         webhooks,
-        hooks.HOOKS,
-        hooks.COMMIT_CHECKS,
-        hooks.ANSWERS,
+        hooks,
         rules,
         audit,
     )

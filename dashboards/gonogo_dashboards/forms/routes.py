@@ -4,28 +4,26 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 from fastapi import Request
 from sqlalchemy.orm import Session
 
-from gonogo_dashboards.forms.creation_form import FORMS, CreationForm
+from gonogo_dashboards.forms.creation_form import FORMS, CreationForm, creation_form
 from gonogo_dashboards.kit.site import Site
 
 
 def add(site: Site) -> None:
     """Add each form."""
 
-    def read(form: Any, session: Session, request: Request, now: datetime) -> CreationForm:
-        filled: CreationForm = form(session, request.query_params, now)
-        return filled
+    def read(noun: str, session: Session, request: Request, now: datetime) -> CreationForm:
+        return creation_form(noun, session, request.query_params, now)
 
-    for path, (form, scope) in FORMS.items():
+    for noun, form in FORMS.items():
         site.add(
-            path,
+            f"/{noun}s/new",
             "forms/creation_form.html",
-            partial(read, form),
+            partial(read, noun),
             "Create one, by a form",
             noun="form",
-            scope=scope,
+            scope=form["scope"],
         )

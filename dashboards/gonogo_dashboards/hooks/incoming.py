@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,37 +14,33 @@ from gonogo.ci.payloads import without_secrets
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_view import ListView, list_view
 from gonogo_service.ci import commit_checks, incoming
-from gonogo_service.ci.hooks_api import HOOKS
 from gonogo_service.ci.model import CommitCheckRow, IncomingDeliveryRow, RuleOutcome
 from gonogo_service.kit.database.encoding import decode, timestamp
 from gonogo_service.kit.database.records import from_object
-from gonogo_service.kit.database.states import HookSource, IncomingState, RunState
+from gonogo_service.kit.database.states import HookSource, IncomingState
 
-FILTERS: Mapping[str, Collection[str]] = {
-    "source": list(HookSource),
-    "state": list(IncomingState),
-    "event": (),
-    "repository": (),
-}
-"""The filters of the list -> their values; empty: any text."""
+FILTERS = ("source", "state", "event", "repository")
 MAX_TEXT = 64_000
 """Characters of a payload on a page; the API has the whole payload."""
 MAX_READ = 2 * 2**20
 """Maximum bytes of a payload that is read for a page."""
-MAX_ORIGINS, MAX_RUNS = 3, 200
+MAX_ORIGINS = 3
+MAX_RUNS = 200
 AGAIN = (IncomingState.ignored, IncomingState.failed)
 
 
 @dataclass(frozen=True)
 class HookLine:
-    """An incoming webhook in a list: the message, and its result."""
+    """An incoming webhook in a list: the message, and its result.
+
+    `delivery` is the sender's id.
+    """
 
     id: str
     url: str
     source: str
     source_words: str
     delivery: str
-    """The sender's id."""
     event: str
     repository: str | None
     state: str
@@ -121,24 +117,20 @@ class HookView:
     at: str | None
 
 
-@dataclass(frozen=True)
-class OriginLine:
-    """The origin of a run: the incoming webhook that started it."""
-
-    url: str
-    words: str
-
-
 def hooks(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> ListView:
-    """Return a page of incoming webhooks. Raises BadCursor."""
+    """Return a page of incoming webhooks. Raises gonogo_service.kit.database.paging.BadCursor."""
+    known: Mapping[str, Collection[str]] = {
+        "source": list(HookSource),
+        "state": list(IncomingState),
+    }
     given = {
         name: filters[name]
-        for name, known in FILTERS.items()
-        if filters.get(name) and (not known or filters[name] in known)
+        for name in FILTERS
+        if filters.get(name) and filters[name] in known.get(name, (filters[name],))
     }
-    page = HOOKS.page(session, **given, limit=limit, cursor=cursor or None)
+    page = incoming.list_(session, **given, limit=limit, cursor=cursor or None)
     return list_view(page, lambda item: _line(item, now), urls.hooks, now, given)
 
 
@@ -147,28 +139,36 @@ def hook(session: Session, incoming_id: str, now: datetime, *, whole: bool) -> H
 
     whole: with its payload, and with the address that processes it again.
     """
-    row = incoming.get(session, incoming_id)
-    if row is None:
+    delivery = incoming.get(session, incoming_id)
+    if delivery is None:
         return None
-    body = incoming.body_of(row)
+    body = incoming.body_of(delivery)
     checks = {check.id: check for check in commit_checks.of_delivery(session, incoming_id)}
-    runs = [run for check in checks.values() for run in (check.run, check.base_run) if run]
-    states = commit_checks.run_states(session, list(dict.fromkeys(runs))[:MAX_RUNS])
+    links = _runs(session, checks.values())
     payload, payload_words = _payload(body, whole=whole)
     push = None
-    if row.source is HookSource.pull_request_lookup and body is not None:
+    if delivery.source is HookSource.pull_request_lookup and body is not None:
         push = str(decode(body).get("push") or "") or None
-    again = whole and body is not None and row.state in AGAIN
     return HookView(
-        hook=_line(row, now),
-        outcome=tuple(_outcome(item, checks, states) for item in row.outcome),
+        hook=_line(delivery, now),
+        outcome=tuple(_outcome(item, checks, links) for item in delivery.outcome),
         push=None if push is None else urls.hook(push),
-        replay=urls.replay_hook(incoming_id) if again else None,
+        replay=urls.replay_hook(incoming_id)
+        if whole and body is not None and delivery.state in AGAIN
+        else None,
         payload=payload,
         payload_words=payload_words,
         api=urls.hook_api(incoming_id),
         at=timestamp(now),
     )
+
+
+@dataclass(frozen=True)
+class OriginLine:
+    """The origin of a run: the incoming webhook that started it."""
+
+    url: str
+    words: str
 
 
 def origins(
@@ -177,20 +177,24 @@ def origins(
     """Return the first few incoming webhooks that started a run, or the run of a job."""
     run = commit_checks.run_of_job(session, job) if job is not None else run
     checks = [] if run is None else commit_checks.of_run(session, run, limit=MAX_ORIGINS)
-    texts = {check: f"{check.event} to {check.repository}, rule {check.rule}" for check in checks}
-    lines = (OriginLine(urls.hook(check.delivery), text) for check, text in texts.items())
+    lines = (
+        OriginLine(
+            urls.hook(check.delivery), f"{check.event} to {check.repository}, rule {check.rule}"
+        )
+        for check in checks
+    )
     return tuple(dict.fromkeys(lines))
 
 
 def _line(item: IncomingDeliveryRow, now: datetime) -> HookLine:
-    state = IncomingState(item.state)
+    state = words.INCOMING[item.state]
     return from_object(
         HookLine,
         item,
         url=urls.hook(item.id),
-        source_words=item.source.label,
-        state_words=state.label,
-        verdict=state.mark,
+        source_words=words.SOURCES[item.source],
+        state_words=state.words,
+        verdict=state.verdict,
         rules=tuple(outcome.rule for outcome in item.outcome if outcome.started),
         size=f"{item.size:,} bytes",
         received_at=timestamp(item.received_at),
@@ -201,32 +205,51 @@ def _line(item: IncomingDeliveryRow, now: datetime) -> HookLine:
     )
 
 
+def _runs(
+    session: Session, checks: Iterable[CommitCheckRow]
+) -> dict[str, tuple[str, str, str | None]]:
+    """Return run -> state, its words, verdict."""
+    runs = dict.fromkeys(
+        run for check in checks for run in (check.run, check.base_run) if run is not None
+    )
+    states = commit_checks.run_states(session, list(runs)[:MAX_RUNS])
+    return {run: (state.value, state.label, verdict) for run, (state, verdict) in states.items()}
+
+
 def _outcome(
     item: RuleOutcome,
     checks: Mapping[str, CommitCheckRow],
-    states: Mapping[str, tuple[RunState, str | None]],
+    links: Mapping[str, tuple[str, str, str | None]],
 ) -> OutcomeLine:
+    started = tuple(
+        _started(checks[check_id], links) for check_id in item.commit_checks if check_id in checks
+    )
+    state = (
+        IncomingState.started
+        if item.started
+        else IncomingState.failed
+        if started
+        else IncomingState.ignored
+    )
+    return OutcomeLine(item.rule, item.started, item.reason, words.INCOMING[state].verdict, started)
+
+
+def _started(
+    commit_check: CommitCheckRow, links: Mapping[str, tuple[str, str, str | None]]
+) -> StartedLine:
     def link(run: str | None, build: str | None, sha: str | None) -> RunLink | None:
         if run is None:
             return None
-        state, verdict = states.get(run, (None, None))
-        label = "" if state is None else state.label
-        return RunLink(run, urls.run(run), build, sha, state or "", label, verdict)
+        state, state_words, verdict = links.get(run, ("", "", None))
+        return RunLink(run, urls.run(run), build, sha, state, state_words, verdict)
 
-    started = tuple(
-        from_object(
-            StartedLine,
-            check,
-            head=link(check.run, check.head_build, check.head_sha),
-            base=link(check.base_run, check.base_build, check.base_sha),
-            gauges=tuple(urls.gauge(gauge) for gauge in check.gauges),
-        )
-        for check in (checks[each] for each in item.commit_checks if each in checks)
+    return from_object(
+        StartedLine,
+        commit_check,
+        head=link(commit_check.run, commit_check.head_build, commit_check.head_sha),
+        base=link(commit_check.base_run, commit_check.base_build, commit_check.base_sha),
+        gauges=tuple(urls.gauge(gauge) for gauge in commit_check.gauges),
     )
-    state = IncomingState.started
-    if not item.started:
-        state = IncomingState.failed if started else IncomingState.ignored
-    return OutcomeLine(item.rule, item.started, item.reason, state.mark, started)
 
 
 def _payload(body: bytes | None, *, whole: bool) -> tuple[str | None, str]:
@@ -240,7 +263,10 @@ def _payload(body: bytes | None, *, whole: bool) -> tuple[str | None, str]:
         text = json.dumps(without_secrets(decode(body)), indent=2, ensure_ascii=False)
     except ValueError:
         return body[:MAX_TEXT].decode("utf-8", "replace"), "Not JSON; shown as received."
-    if len(text) <= MAX_TEXT:
-        return text, "As received, without secrets."
-    left_out = f"The first {MAX_TEXT:,} of {len(text):,} characters, without secrets;"
-    return text[:MAX_TEXT], f"{left_out} the API has all of them."
+    if len(text) > MAX_TEXT:
+        return (
+            text[:MAX_TEXT],
+            f"The first {MAX_TEXT:,} of {len(text):,} characters, without secrets;"
+            " the API has all of them.",
+        )
+    return text, "As received, without secrets."

@@ -179,9 +179,8 @@ class GitHub:
             if problem.status != 404:
                 raise
             answer = {"id": None}
-        installation: int | None = answer["id"]
-        self._installations[repository] = installation
-        return installation
+        self._installations[repository] = answer["id"]
+        return self._installations[repository]
 
     def _as_app(self, method: str, path: str) -> Any:
         now = utcnow()
