@@ -22,6 +22,7 @@ from gonogo_dashboards.charts import charts
 from gonogo_dashboards.kit import assets, bidi, build_strips, glossary, manual, navigation, words
 from gonogo_dashboards.kit.page_routes import PageRoute
 from gonogo_dashboards.kit.site import Context, Frame, Site
+from gonogo_service.kit import rows
 from gonogo_service.kit.database.encoding import encode, utcnow
 
 THEME = "gonogo-theme"
@@ -71,7 +72,9 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.globals.update(urls=urls, words=words, glossary=glossary, asset=_asset, zip=zip, dict=dict)
+    templates.globals.update(
+        urls=urls, words=words, glossary=glossary, asset=_asset, zip=zip, dict=dict
+    )
     templates.globals.update(navigation=groups, build_strips=build_strips, charts=charts)
     for section in sections():
         templates.globals.update(getattr(section, "TEMPLATE_NAMES", {}))
@@ -137,7 +140,9 @@ def make_routes(context: Context) -> list[PageRoute]:
 
     def as_json(_request: Request, view: Any) -> Response:
         return Response(
-            encode(view), media_type="application/json", headers={"Cache-Control": "no-store"}
+            encode(view, rows.plain),
+            media_type="application/json",
+            headers={"Cache-Control": "no-store"},
         )
 
     def docs(request: Request) -> Response:

@@ -11,12 +11,13 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.judging.flip_summary import FlipsSummary
+from gonogo.spec.diagnoses import JobDiagnosis
 from gonogo.spec.selections import KERNEL
 from gonogo_dashboards.charts import plots
 from gonogo_dashboards.charts.plots import SeedPlot
 from gonogo_dashboards.hooks.incoming import OriginLine, origins
 from gonogo_dashboards.jobs import (
-    diagnosis_view,
+    diagnosis,
     error_maps,
     job_logs,
     request,
@@ -24,7 +25,6 @@ from gonogo_dashboards.jobs import (
     seed_grid,
     selection_tests,
 )
-from gonogo_dashboards.jobs.diagnosis_view import DiagnosisView
 from gonogo_dashboards.jobs.error_maps import MapView
 from gonogo_dashboards.jobs.job_logs import LogView, TelemetryView
 from gonogo_dashboards.jobs.seed_details import ComparisonLine, SeedDetails, SeedLine
@@ -46,7 +46,7 @@ from gonogo_service.builds import entry_names
 from gonogo_service.devices.store import TIMEOUT_S
 from gonogo_service.jobs import artifacts, job_attempts, queue_estimate, queues, store
 from gonogo_service.jobs import selection_tests as stored_tests
-from gonogo_service.jobs.model import JobRow, SeedDecision, SuspectSeeds
+from gonogo_service.jobs.model import ArtifactRow, AttemptRow, JobRow, SeedDecision, SuspectSeeds
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.results import arithmetics, flips, tallies, worst
@@ -74,36 +74,6 @@ class _Seeds:
 _seeds: LRUCache[_Seeds] = LRUCache(_CACHED)
 _plots: LRUCache[SeedPlot] = LRUCache(_CACHED)
 _grids: LRUCache[GridView] = LRUCache(_CACHED)
-
-
-@dataclass(frozen=True)
-class ArtifactLine:
-    """An artifact to download; size in bytes."""
-
-    id: str
-    url: str
-    kind: str
-    seed: int
-    repeat: int
-    output: str
-    size: int
-
-
-@dataclass(frozen=True)
-class AttemptLine:
-    """An attempt that is open, or failed."""
-
-    id: str
-    number: int
-    state: str
-    worker: str | None
-    device: str | None
-    seed: int | None
-    stage: str | None
-    error: str | None
-    log_tail: str | None
-    started_at: datetime | None
-    finished_at: datetime | None
 
 
 @dataclass(frozen=True)
@@ -147,7 +117,7 @@ class JobView:
     """The details of the (seed, repeat) that the address names."""
     plot: SeedPlot | None
     map: MapView | None
-    diagnosis: DiagnosisView | None
+    diagnosis: JobDiagnosis | None
     arithmetic: tuple[ArithmeticLine, ...]
     """The arithmetics of its outputs."""
     worst: tuple[SeedLine, ...]
@@ -155,8 +125,8 @@ class JobView:
     comparison: tuple[ComparisonLine, ...]
     flips: tuple[FlipsSummary, ...]
     """The outputs that differ from the reference build's, counted over all seeds."""
-    artifacts: tuple[ArtifactLine, ...]
-    attempts: tuple[AttemptLine, ...]
+    artifacts: tuple[ArtifactRow, ...]
+    attempts: tuple[AttemptRow, ...]
     log: LogView | None
     stopped: str
     """The end of its worst seed where that crashed, hung or met an error; "" otherwise."""
@@ -217,7 +187,7 @@ def job(
     verdict = row.verdict if row.state.final else so_far
     lost = verdict in build_cells.LOST
     tolerance = row.test.get("tolerance", {})
-    diagnosis = diagnosis_view.read(session, row)
+    diagnosed = diagnosis.read(session, row)
     heads = artifacts.list_(session, job_id)
     log = job_logs.log(session, job_id, heads, pair)
     attempts = job_attempts.for_page(session, job_id)
@@ -240,18 +210,16 @@ def job(
         plot=plot,
         grid=_grids.get(fixed, lambda: seed_grid.read(session, row, line.noun)),
         seed=seed_details.read(session, row, pair, output) if pair and has_rows else None,
-        map=error_maps.read(session, job_id, heads, chosen, pair, _mapped(diagnosis, seen.worst)),
-        diagnosis=diagnosis,
+        map=error_maps.read(session, job_id, heads, chosen, pair, _mapped(diagnosed, seen.worst)),
+        diagnosis=diagnosed,
         arithmetic=seen.arithmetic,
         worst=tuple(seed_details.worst_line(seed, tolerance) for seed in seen.worst)
         if is_kernel
         else (),
         comparison=seed_details.compared(seen.worst) if is_kernel else (),
         flips=seen.flips,
-        artifacts=tuple(
-            from_object(ArtifactLine, head, url=urls.artifact(job_id, head.id)) for head in heads
-        ),
-        attempts=tuple(from_object(AttemptLine, attempt) for attempt in attempts),
+        artifacts=tuple(heads),
+        attempts=tuple(attempts),
         log=log,
         stopped=comparators_view.stopped(seen.worst) if lost else "",
         decided=comparators_view.of_seed(first, tolerance) if first and is_kernel else "",
@@ -301,11 +269,11 @@ def _shown_seed(session: Session, row: JobRow, first: StoredSeed | None) -> int:
     return commands.first_seeds(row)[0] if found is None else found
 
 
-def _mapped(diagnosis: DiagnosisView | None, seeds: list[StoredSeed]) -> list[tuple[int, int]]:
+def _mapped(diagnosed: JobDiagnosis | None, seeds: list[StoredSeed]) -> list[tuple[int, int]]:
     """Return the seeds whose map is shown, if they have one: the diagnosis' first."""
     pairs = [(seed.seed, seed.repeat) for seed in seeds]
-    if diagnosis is not None and diagnosis.seed is not None:
-        pairs.insert(0, (diagnosis.seed, diagnosis.repeat or 0))
+    if diagnosed is not None and diagnosed.seed is not None:
+        pairs.insert(0, (diagnosed.seed, diagnosed.repeat or 0))
     return list(dict.fromkeys(pairs))
 
 

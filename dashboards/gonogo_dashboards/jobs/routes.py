@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo_dashboards.jobs import (
+    diagnosis,
     job_form,
     job_list,
     job_page,
@@ -24,6 +25,7 @@ from gonogo_dashboards.kit.site import Site
 
 NAVIGATION = (Entry("jobs", "Jobs", urls.JOBS, "Results", 6, ("new",)),)
 TEMPLATE_NAMES = {
+    "diagnosis": diagnosis,
     "map_charts": map_charts,
     "seed_grid": seed_grid,
 }

@@ -377,27 +377,30 @@ class AttemptRow(Base):
 
     __tablename__ = "attempts"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
-    chunk_id: Mapped[str] = mapped_column(IdType, ForeignKey("chunks.id"), index=True)
-    job_id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"), index=True)
+    chunk_id: Mapped[str] = mapped_column(
+        IdType, ForeignKey("chunks.id"), index=True, info=INTERNAL
+    )
+    job_id: Mapped[str] = mapped_column(IdType, ForeignKey("jobs.id"), index=True, info=INTERNAL)
     number: Mapped[int]
     state: Mapped[str]
-    queue: Mapped[str]
-    work: Mapped[list[Any]]
-    epoch: Mapped[str | None]
+    queue: Mapped[str] = mapped_column(info=INTERNAL)
+    work: Mapped[list[Any]] = mapped_column(info=INTERNAL)
+    epoch: Mapped[str | None] = mapped_column(info=INTERNAL)
     # Whose messages about it count: set by the first one.
-    host_id: Mapped[str | None] = mapped_column(IdType)
+    host_id: Mapped[str | None] = mapped_column(IdType, info=INTERNAL)
     worker: Mapped[str | None]
     device: Mapped[str | None]
     host: Mapped[str | None]
-    host_run: Mapped[str | None]
+    host_run: Mapped[str | None] = mapped_column(info=INTERNAL)
     seed: Mapped[int | None] = mapped_column(BigInteger)
     stage: Mapped[str | None]
     error: Mapped[str | None]
     log_tail: Mapped[str | None]
     telemetry: Mapped[dict[str, Any] | None]  # of its device: temperature, clock, power, firmware
-    batches: Mapped[dict[str, Any]]  # numbers of the batches stored so far, with their digests
+    # numbers of the batches stored so far, with their digests
+    batches: Mapped[dict[str, Any]] = mapped_column(info=INTERNAL)
     # From its "finished" message: {"sent": [[seed, repeat], ...], "batches": n or null, "outcome"}.
-    expected: Mapped[dict[str, Any] | None]
+    expected: Mapped[dict[str, Any] | None] = mapped_column(info=INTERNAL)
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     heard_at: Mapped[datetime | None]
@@ -422,7 +425,7 @@ class ArtifactRow(Base):
     size: Mapped[int] = mapped_column(doc="Bytes of its content as JSON")
     # SHA-256 of the content as JSON
     digest: Mapped[str] = mapped_column(info=INTERNAL)
-    content: Mapped[dict[str, Any]]
+    content: Mapped[dict[str, Any]] = mapped_column(info=INTERNAL)
     created_at: Mapped[datetime]
     __table_args__ = (UniqueConstraint("job_id", "kind", "seed", "repeat", "output"),)
 

@@ -71,6 +71,13 @@ def values(answer: type[BaseModel], row: object, **more: Any) -> dict[str, Any]:
     return {name: getattr(row, name) for name in names} | more
 
 
+def plain(row: Any) -> dict[str, Any]:
+    """Return the columns of a row that an answer may have. Raises TypeError for anything else."""
+    if not isinstance(row, Base):
+        raise TypeError(f"{type(row).__name__} is no row")
+    return values(answer_of(type(row)), row)
+
+
 def as_csv(answer: type[BaseModel], items: Iterable[Any]) -> str:
     """Return the items of a list as CSV: a column per field, lists and objects as JSON."""
     file = io.StringIO()

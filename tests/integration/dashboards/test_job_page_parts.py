@@ -133,7 +133,7 @@ def test_the_page_and_its_twin_say_the_same_of_a_seed_its_map_and_its_log(
             api.client.get(f"/jobs/{job.id}.json", params={"seed": "0"}).json()["map"]["seed"] == 0
         )
         assert api.client.get(f"/jobs/{job.id}.json").json()["map"]["seed"] == 3
-        assert view["diagnosis"]["faults"] == [{"output": "dx", "sentence": dx["fault"]}]
+        assert view["diagnosis"]["faults"] == {"dx": dx["fault"]}
         assert (view["log"]["seed"], view["log"]["text"]) == (5, EVIL)
         assert api.client.get(view["log"]["more"][0][1]).json()["content"] == {"log": "stuck"}
         (device,) = view["telemetry"]["devices"]

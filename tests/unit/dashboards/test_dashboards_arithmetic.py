@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from gonogo.spec.arithmetic_words import of_output
-from gonogo.spec.diagnoses import JobDiagnosis
 from gonogo_dashboards import pages
-from gonogo_dashboards.jobs.diagnosis_view import MAX_FAULTS, FaultLine, view
 from gonogo_dashboards.kit import arithmetic_view
 from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
 
@@ -91,12 +89,3 @@ def test_the_arithmetics_of_a_job_are_counted_the_most_frequent_first() -> None:
     [line] = arithmetic_view.of_job([wrong], "seed")
     assert (line.relation, line.arithmetic, line.others) == ("closest", "fused", "")
     assert line.detection_limits == ()
-
-
-def test_a_diagnosis_has_the_fault_of_each_output() -> None:
-    named = {f"out{place:02d}": f"s{place} is missing" for place in range(2 * MAX_FAULTS)}
-    shown = view(JobDiagnosis(seed=4, words="s0 is missing", can_tell=True, faults=named))
-    assert (shown.seed, shown.words, shown.can_tell) == (4, "s0 is missing", True)
-    assert shown.faults[0] == FaultLine("out00", "s0 is missing")
-    assert len(shown.faults) == MAX_FAULTS
-    assert view(JobDiagnosis(words="in all rows", can_tell=False)).can_tell is False

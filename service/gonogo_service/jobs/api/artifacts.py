@@ -16,7 +16,7 @@ from gonogo_service.kit.problems import Problem
 from gonogo_service.people.context import Ctx, Reader
 
 router = make_router("jobs")
-HEAD = rows.extended_answer(ArtifactRow, "ArtifactHead", without=("content",))
+HEAD = rows.extended_answer(ArtifactRow, "ArtifactHead")
 ARTIFACT = rows.extended_answer(
     ArtifactRow,
     "ArtifactOut",

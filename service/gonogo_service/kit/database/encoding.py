@@ -6,19 +6,22 @@ JSON and SQL can't hold NaN and infinity. Such a statistic is stored as NULL, be
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, overload
 
 import orjson
 
 
-def encode(value: Any) -> str:
+def encode(value: Any, default: Callable[[Any], Any] | None = None) -> str:
     """Return compact JSON text.
 
     Non-finite floats become null (see `separate`), aware datetimes RFC 3339 in UTC, and enums their
-    values.
+    values. default: makes something plain of what JSON doesn't know.
     """
-    return orjson.dumps(value, option=orjson.OPT_UTC_Z | orjson.OPT_SERIALIZE_NUMPY).decode()
+    return orjson.dumps(
+        value, default, option=orjson.OPT_UTC_Z | orjson.OPT_SERIALIZE_NUMPY
+    ).decode()
 
 
 def decode(text: str | bytes) -> Any:
