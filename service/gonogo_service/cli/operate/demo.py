@@ -7,7 +7,6 @@ allclose is green for both on every seed; the table at the end shows what GoNoGo
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -30,6 +29,7 @@ from gonogo.cli.kit import show
 from gonogo.cli.kit.client import Client
 from gonogo.cli.kit.extras import require_service
 from gonogo.errors import GonogoError, InfrastructureError
+from gonogo_service.cli.jobs import follow
 from gonogo_service.cli.operate.up import own_command, read_record
 
 TEST: dict[str, Any] = {
@@ -40,119 +40,74 @@ TEST: dict[str, Any] = {
 }
 EXPECTED = {"correct": "pass", "tt-train-2025": "pass_by_tolerance"}
 """Build -> the verdict that the demo must end with."""
+GREEN = frozenset({"pass", "pass_by_tolerance", "suspect"})
 STOP_S = 15.0
 
 
 @contextmanager
-def service(var: Path | None, out: Console) -> Iterator[str]:
+def _service(var: Path | None, out: Console) -> Iterator[str]:
     """Yield the URL of a running service.
 
     That is this folder's `gonogo up`, else one that is started for the demo and stopped at the end.
     """
     folder = (var or Path(gonogo.settings.load().var_dir)).absolute()
     record = read_record(folder)
-    if record is not None and alive(record["pid"]):
+    if record is not None and Path(f"/proc/{record['pid']}").exists():
         out.print(f"using the service that runs at {record['url']}")
         yield str(record["url"])
         return
     command = own_command("up", "--any-port", "--json", "--var", str(folder))
     # its own session: Ctrl-C reaches the demo, which then stops it in order
-    process = subprocess.Popen(
+    with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()  # printed once the API answers; empty if it ended before
-        record = json.loads(line) if line else {"error": f"it ended with {process.wait()}"}
-        if "error" in record:
-            raise InfrastructureError(f"the service did not start: {record['error']}")
-        yield str(record["url"])
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
+    ) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()  # printed once the API answers; empty if it ended
+            record = json.loads(line) if line else {"error": f"it ended with {process.wait()}"}
+            if "error" in record:
+                raise InfrastructureError(f"the service did not start: {record['error']}")
+            yield str(record["url"])
+        finally:
+            process.terminate()
             try:
                 process.wait(STOP_S)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
 
 
-def alive(pid: int) -> bool:
-    """Whether a process with this number runs."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+def _run(client: Client, seeds: int) -> list[dict[str, Any]]:
+    """Submit one job a build, follow them, and return the rows of the table."""
+    more = {"seeds": {"start": 0, "count": seeds}, "labels": {"suite": "demo"}}
+    jobs = [
+        client.call("POST", "/jobs", body={"test": TEST, "build": build, **more})["id"]
+        for build in EXPECTED
+    ]
+    return [_row(client, follow(client, job)) for job in jobs]
 
 
-def run_jobs(client: Client, seeds: int, out: Console) -> dict[str, dict[str, Any]]:
-    """Submit one job a build and follow them all with progress bars; build -> ended job."""
-    jobs = {}
-    for build in EXPECTED:
-        body = {
-            "test": TEST,
-            "build": build,
-            "seeds": {"start": 0, "count": seeds},
-            "labels": {"suite": "demo"},
-        }
-        jobs[build] = client.call("POST", "/jobs", body=body)["id"]
-    width = max(map(len, jobs))
-    with show.progress(out) as bars:
-        tasks = {
-            build: bars.add_task(f"{build:<{width}}", total=seeds, note="waiting") for build in jobs
-        }
-        for build, job in jobs.items():
-            if not out.is_terminal:
-                out.print(f"running {build}: {seeds} {'seed' if seeds == 1 else 'seeds'} ...")
-            for kind, data in client.follow(job):
-                if kind == "progress":
-                    bars.update(
-                        tasks[build],
-                        completed=data["done"],
-                        note=show.counts(data.get("verdicts") or {}),
-                    )
-                elif kind == "state":
-                    bars.update(tasks[build], note=data["state"])
-            ended = client.job(job)
-            bars.update(
-                tasks[build], completed=ended["done"], note=show.counts(ended.get("counts") or {})
-            )
-    return {build: client.job(job) for build, job in jobs.items()}
-
-
-def row(client: Client, job: dict[str, Any]) -> dict[str, Any]:
+def _row(client: Client, job: dict[str, Any]) -> dict[str, Any]:
     """Return a job's row of the table, from its stored numbers."""
     results = list(client.pages(f"/jobs/{job['id']}/results", limit=200))
     outputs = [judged for result in results for judged in result["outputs"].values()]
-    ratios = [
-        judged["tolerance_ratio"] for judged in outputs if judged.get("tolerance_ratio") is not None
-    ]
-    rounding = [
-        judged["rounding_ratio"] for judged in outputs if judged.get("rounding_ratio") is not None
-    ]
-    green = sum(
-        1 for result in results if result["verdict"] in {"pass", "pass_by_tolerance", "suspect"}
-    )
+    worst = {
+        name: max((each[name] for each in outputs if each.get(name) is not None), default=None)
+        for name in ("tolerance_ratio", "rounding_ratio")
+    }
     diagnosis = client.call("GET", f"/jobs/{job['id']}/diagnosis") or {}
     return {
         "build": job["build"],
         "job": job["id"],
         "seeds": len(results),
-        "green": green,
-        "tolerance_ratio": max(ratios, default=None),
-        "rounding_ratio": max(rounding, default=None),
+        "green": sum(result["verdict"] in GREEN for result in results),
+        **worst,
         "verdict": job.get("verdict"),
         "diagnosis": diagnosis.get("words") or "",
         "url": client.url + urls.job(job["id"]),
     }
 
 
-def table(rows: list[dict[str, Any]]) -> Table:
+def _table(rows: list[dict[str, Any]]) -> Table:
     """Return the table that makes the demo's point."""
     summary = Table(
         title="LayerNorm backward, 3x273x1x8462, uniform[-1, 1], rtol 1e-3, atol 0.5",
@@ -165,27 +120,24 @@ def table(rows: list[dict[str, Any]]) -> Table:
     summary.add_column("worst error ÷ rounding", justify="right")
     summary.add_column("why", ratio=1, min_width=30)
     for row in rows:
-        all_green = row["green"] == row["seeds"]
-        allclose = Text(
-            f"{row['green']}/{row['seeds']} green", style="green" if all_green else "red"
+        green, passes = f"{row['green']}/{row['seeds']} green", row["verdict"] == "pass"
+        ratio = "-" if row["rounding_ratio"] is None else f"{row['rounding_ratio']:.3g}"
+        why = "every error is explained by rounding" if passes else "no diagnosis"
+        summary.add_row(
+            row["build"],
+            Text(green, style="green" if row["green"] == row["seeds"] else "red"),
+            show.verdict(row["verdict"]),
+            Text(ratio, style="green" if passes else "bold red"),
+            row["diagnosis"] or why,
         )
-        rounding = row["rounding_ratio"]
-        ratio = Text(
-            "-" if rounding is None else f"{rounding:.3g}",
-            style="green" if row["verdict"] == "pass" else "bold red",
-        )
-        words = row["diagnosis"] or (
-            "every error is explained by rounding" if row["verdict"] == "pass" else "no diagnosis"
-        )
-        summary.add_row(row["build"], allclose, show.verdict(row["verdict"]), ratio, words)
     return summary
 
 
-def conclude(rows: list[dict[str, Any]], out: Console) -> bool:
+def _conclude(rows: list[dict[str, Any]], out: Console) -> bool:
     """Print the table, its point, and the pages; return whether every verdict is as expected."""
     as_expected = all(row["verdict"] == EXPECTED[row["build"]] for row in rows)
     out.print()
-    out.print(table(rows))
+    out.print(_table(rows))
     if as_expected:
         point = (
             "Both are green on every seed. Only one of them computes LayerNorm: "
@@ -212,18 +164,16 @@ def demo(
     """Start everything, run the nightly test on a right and a wrong kernel, and compare them."""
     require_service()
     out = show.console(stderr=as_json)
-    signal.signal(
-        signal.SIGTERM, signal.default_int_handler
-    )  # both end the demo the same, orderly way
-    began = time.monotonic()
-    good = False
+    # SIGTERM ends the demo in the same, orderly way as Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    began, good = time.monotonic(), False
     try:
         out.print("starting the service ...")
-        with service(var, out) as url, Client(url) as client:
-            rows = [row(client, job) for job in run_jobs(client, seeds, out).values()]
+        with _service(var, out) as url, Client(url) as client:
+            rows = _run(client, seeds)
             if as_json:
                 show.print_json({"rows": rows, "seconds": time.monotonic() - began})
-            good = conclude(rows, out)
+            good = _conclude(rows, out)
             out.print(f"[dim]{time.monotonic() - began:.0f} s[/]")
             if not leave and sys.stdout.isatty():
                 out.print(f"\nThe service stays up at [bold link={url}]{url}[/]; Ctrl-C stops it.")
