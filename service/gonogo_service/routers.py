@@ -46,7 +46,9 @@ def routers() -> list[APIRouter]:
         hosts,
         tokens,
         webhooks,
-        hooks,
+        hooks.HOOKS,
+        hooks.COMMIT_CHECKS,
+        hooks.ANSWERS,
         rules,
         audit,
     )

@@ -5,8 +5,8 @@ It makes the same change as `POST /api/v1/flags:change`, and answers with the pa
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Annotated, Any
+import re
+from typing import Annotated
 
 from fastapi import APIRouter, Form, Request, Response
 
@@ -19,7 +19,7 @@ from gonogo_dashboards.pages import render
 from gonogo_service.edge import check_csrf
 from gonogo_service.flags import store as flags
 from gonogo_service.flags.api import completed, longest
-from gonogo_service.flags.noun import MAX_AT_ONCE, MAX_OWNER, MAX_REASON
+from gonogo_service.flags.noun import MAX_AT_ONCE, MAX_REASON, FlagsChange
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.people.context import Ctx, Submitter
 
@@ -51,11 +51,13 @@ def change(
     now = utcnow()
     entered, status = EnteredValues(flag, owner, reason, expires), 200
     try:
-        fields = _fields(flag, state, owner.strip(), reason.strip(), expires.strip())
-        fields, versions = completed(fields, who, longest(context)), _versions(version)
+        texts = owner.strip(), reason.strip(), expires.strip()
+        body = _change(flag, version, state, *texts)
+        fields = body.model_dump(exclude_unset=True, exclude={"ids", "versions"})
+        fields = completed(fields, who, longest(context))
         with context.session() as session:
             outcomes = flags.change_many(
-                session, flag, fields, actor=who.actor, versions=versions, now=now
+                session, flag, fields, actor=who.actor, versions=body.versions, now=now
             )
             result = flag_list.change_result(session, state, outcomes)
         refused = tuple(outcome.id for outcome in outcomes if outcome.outcome == "refused")
@@ -65,57 +67,34 @@ def change(
         result = ChangeResult("", problem=f"{problem.field}: {problem.reason}{allowed}")
         status = 422
     with context.reading() as session:
-        view = flag_list.listed(
-            session,
-            request.query_params,
-            None,
-            urls.PAGE_LENGTH,
-            now,
-            result=result,
-            entered=entered,
-        )
+        filters, length = request.query_params, urls.PAGE_LENGTH
+        view = flag_list.listed(session, filters, None, length, now, result=result, entered=entered)
     return render("flags/flags.html", status, view=view, csrf=context.csrf(request))
 
 
-def _fields(
-    flags: tuple[str, ...], state: str, owner: str, reason: str, expires: str
-) -> dict[str, Any]:
-    """Return the form's changes; an empty field changes nothing. Raises FieldError."""
+def _change(
+    flags: tuple[str, ...],
+    versions: tuple[str, ...],
+    state: str,
+    owner: str,
+    reason: str,
+    expires: str,
+) -> FlagsChange:
+    """Return the form's change; an empty field changes nothing. Raises FieldError.
+
+    versions: of each flag as the page showed it, as "ID VERSION".
+    """
     if not flags:
         raise FieldError("flag", None, "nothing is selected", limit="at least one")
     choice(state, flag_list.ACTIONS, "state")
-    for name, text, most in (("owner", owner, MAX_OWNER), ("reason", reason, MAX_REASON)):
-        if len(text) > most or "\0" in text:
-            raise FieldError(
-                name,
-                text,
-                "is too long" if len(text) > most else "contains the character NUL",
-                limit=f"at most {most} characters",
-            )
     if state == "owned" and not owner:
         raise FieldError("owner", owner, "is required", limit="a name")
-    fields: dict[str, Any] = {
-        "owner": owner,
-        "reason": reason,
-        "expires": _midnight(expires) if expires else None,
-    }
-    return {name: value for name, value in fields.items() if value} | (
-        {} if state == "owned" else {"state": state}
-    )
-
-
-def _versions(shown: tuple[str, ...]) -> dict[str, int]:
-    """Return the version of each flag as the page showed it, from "ID VERSION"."""
-    pairs = (text.partition(" ") for text in shown)
-    return {
-        flag: int(version)
-        for flag, _, version in pairs
-        if version.isdecimal() and len(version) < 10
-    }
-
-
-def _midnight(day: str) -> datetime:
-    try:
-        return datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC)
-    except ValueError:
-        raise FieldError("expires", day, "is not a day", limit="a day such as 2026-12-31") from None
+    if expires and not re.fullmatch(r"\d{4}-\d\d-\d\d", expires):
+        raise FieldError("expires", expires, "is not a day", limit="a day such as 2026-12-31")
+    day = f"{expires}T00:00:00Z" if expires else ""
+    given = {"owner": owner, "reason": reason, "expires": day}
+    pairs = (text.partition(" ")[::2] for text in versions)
+    numbers = {flag: int(text) for flag, text in pairs if text.isdecimal() and len(text) < 10}
+    fields = {name: value for name, value in given.items() if value}
+    state_set = {} if state == "owned" else {"state": state}
+    return FlagsChange.parse({"ids": list(flags), "versions": numbers, **state_set, **fields})

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
-from gonogo_service.kit.database.states import DeliveryState
+from gonogo_service.kit.database.states import DeliveryState, WebhookKind
 from gonogo_service.webhooks import store as webhooks
 from gonogo_service.webhooks.model import DeliveryTryRow
 
@@ -17,7 +17,7 @@ def with_messages(session: Session, count: int) -> str:
     """Store a webhook with so many messages that nobody tried to send yet; return its ID."""
     hook = webhooks.create(
         session,
-        kind="standard",
+        kind=WebhookKind.standard,
         url="https://ci.example/hook",
         events=["job.finished"],
         description="",

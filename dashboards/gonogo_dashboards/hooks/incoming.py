@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,33 +14,37 @@ from gonogo.ci.payloads import without_secrets
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_view import ListView, list_view
 from gonogo_service.ci import commit_checks, incoming
+from gonogo_service.ci.hooks_api import HOOKS
 from gonogo_service.ci.model import CommitCheckRow, IncomingDeliveryRow, RuleOutcome
 from gonogo_service.kit.database.encoding import decode, timestamp
 from gonogo_service.kit.database.records import from_object
-from gonogo_service.kit.database.states import HookSource, IncomingState
+from gonogo_service.kit.database.states import HookSource, IncomingState, RunState
 
-FILTERS = ("source", "state", "event", "repository")
+FILTERS: Mapping[str, Collection[str]] = {
+    "source": list(HookSource),
+    "state": list(IncomingState),
+    "event": (),
+    "repository": (),
+}
+"""The filters of the list -> their values; empty: any text."""
 MAX_TEXT = 64_000
 """Characters of a payload on a page; the API has the whole payload."""
 MAX_READ = 2 * 2**20
 """Maximum bytes of a payload that is read for a page."""
-MAX_ORIGINS = 3
-MAX_RUNS = 200
+MAX_ORIGINS, MAX_RUNS = 3, 200
 AGAIN = (IncomingState.ignored, IncomingState.failed)
 
 
 @dataclass(frozen=True)
 class HookLine:
-    """An incoming webhook in a list: the message, and its result.
-
-    `delivery` is the sender's id.
-    """
+    """An incoming webhook in a list: the message, and its result."""
 
     id: str
     url: str
     source: str
     source_words: str
     delivery: str
+    """The sender's id."""
     event: str
     repository: str | None
     state: str
@@ -117,52 +121,6 @@ class HookView:
     at: str | None
 
 
-def hooks(
-    session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
-) -> ListView:
-    """Return a page of incoming webhooks. Raises gonogo_service.kit.database.paging.BadCursor."""
-    known: Mapping[str, Collection[str]] = {
-        "source": list(HookSource),
-        "state": list(IncomingState),
-    }
-    given = {
-        name: filters[name]
-        for name in FILTERS
-        if filters.get(name) and filters[name] in known.get(name, (filters[name],))
-    }
-    page = incoming.list_(session, **given, limit=limit, cursor=cursor or None)
-    return list_view(page, lambda item: _line(item, now), urls.hooks, now, given)
-
-
-def hook(session: Session, incoming_id: str, now: datetime, *, whole: bool) -> HookView | None:
-    """Return an incoming webhook; None where there is no such message.
-
-    whole: with its payload, and with the address that processes it again.
-    """
-    delivery = incoming.get(session, incoming_id)
-    if delivery is None:
-        return None
-    body = incoming.body_of(delivery)
-    checks = {check.id: check for check in commit_checks.of_delivery(session, incoming_id)}
-    links = _runs(session, checks.values())
-    payload, payload_words = _payload(body, whole=whole)
-    push = None
-    if delivery.source is HookSource.pull_request_lookup and body is not None:
-        push = str(decode(body).get("push") or "") or None
-    return HookView(
-        hook=_line(delivery, now),
-        outcome=tuple(_outcome(item, checks, links) for item in delivery.outcome),
-        push=None if push is None else urls.hook(push),
-        replay=urls.replay_hook(incoming_id)
-        if whole and body is not None and delivery.state in AGAIN
-        else None,
-        payload=payload,
-        payload_words=payload_words,
-        api=urls.hook_api(incoming_id),
-        at=timestamp(now),
-    )
-
-
 @dataclass(frozen=True)
 class OriginLine:
     """The origin of a run: the incoming webhook that started it."""
@@ -171,30 +129,68 @@ class OriginLine:
     words: str
 
 
+def hooks(
+    session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
+) -> ListView:
+    """Return a page of incoming webhooks. Raises BadCursor."""
+    given = {
+        name: filters[name]
+        for name, known in FILTERS.items()
+        if filters.get(name) and (not known or filters[name] in known)
+    }
+    page = HOOKS.page(session, **given, limit=limit, cursor=cursor or None)
+    return list_view(page, lambda item: _line(item, now), urls.hooks, now, given)
+
+
+def hook(session: Session, incoming_id: str, now: datetime, *, whole: bool) -> HookView | None:
+    """Return an incoming webhook; None where there is no such message.
+
+    whole: with its payload, and with the address that processes it again.
+    """
+    row = incoming.get(session, incoming_id)
+    if row is None:
+        return None
+    body = incoming.body_of(row)
+    checks = {check.id: check for check in commit_checks.of_delivery(session, incoming_id)}
+    runs = [run for check in checks.values() for run in (check.run, check.base_run) if run]
+    states = commit_checks.run_states(session, list(dict.fromkeys(runs))[:MAX_RUNS])
+    payload, payload_words = _payload(body, whole=whole)
+    push = None
+    if row.source is HookSource.pull_request_lookup and body is not None:
+        push = str(decode(body).get("push") or "") or None
+    again = whole and body is not None and row.state in AGAIN
+    return HookView(
+        hook=_line(row, now),
+        outcome=tuple(_outcome(item, checks, states) for item in row.outcome),
+        push=None if push is None else urls.hook(push),
+        replay=urls.replay_hook(incoming_id) if again else None,
+        payload=payload,
+        payload_words=payload_words,
+        api=urls.hook_api(incoming_id),
+        at=timestamp(now),
+    )
+
+
 def origins(
     session: Session, *, run: str | None = None, job: str | None = None
 ) -> tuple[OriginLine, ...]:
     """Return the first few incoming webhooks that started a run, or the run of a job."""
     run = commit_checks.run_of_job(session, job) if job is not None else run
     checks = [] if run is None else commit_checks.of_run(session, run, limit=MAX_ORIGINS)
-    lines = (
-        OriginLine(
-            urls.hook(check.delivery), f"{check.event} to {check.repository}, rule {check.rule}"
-        )
-        for check in checks
-    )
+    texts = {check: f"{check.event} to {check.repository}, rule {check.rule}" for check in checks}
+    lines = (OriginLine(urls.hook(check.delivery), text) for check, text in texts.items())
     return tuple(dict.fromkeys(lines))
 
 
 def _line(item: IncomingDeliveryRow, now: datetime) -> HookLine:
-    state = words.INCOMING[item.state]
+    state = IncomingState(item.state)
     return from_object(
         HookLine,
         item,
         url=urls.hook(item.id),
-        source_words=words.SOURCES[item.source],
-        state_words=state.words,
-        verdict=state.verdict,
+        source_words=item.source.label,
+        state_words=state.label,
+        verdict=state.mark,
         rules=tuple(outcome.rule for outcome in item.outcome if outcome.started),
         size=f"{item.size:,} bytes",
         received_at=timestamp(item.received_at),
@@ -205,51 +201,32 @@ def _line(item: IncomingDeliveryRow, now: datetime) -> HookLine:
     )
 
 
-def _runs(
-    session: Session, checks: Iterable[CommitCheckRow]
-) -> dict[str, tuple[str, str, str | None]]:
-    """Return run -> state, its words, verdict."""
-    runs = dict.fromkeys(
-        run for check in checks for run in (check.run, check.base_run) if run is not None
-    )
-    states = commit_checks.run_states(session, list(runs)[:MAX_RUNS])
-    return {run: (state.value, state.label, verdict) for run, (state, verdict) in states.items()}
-
-
 def _outcome(
     item: RuleOutcome,
     checks: Mapping[str, CommitCheckRow],
-    links: Mapping[str, tuple[str, str, str | None]],
+    states: Mapping[str, tuple[RunState, str | None]],
 ) -> OutcomeLine:
-    started = tuple(
-        _started(checks[check_id], links) for check_id in item.commit_checks if check_id in checks
-    )
-    state = (
-        IncomingState.started
-        if item.started
-        else IncomingState.failed
-        if started
-        else IncomingState.ignored
-    )
-    return OutcomeLine(item.rule, item.started, item.reason, words.INCOMING[state].verdict, started)
-
-
-def _started(
-    commit_check: CommitCheckRow, links: Mapping[str, tuple[str, str, str | None]]
-) -> StartedLine:
     def link(run: str | None, build: str | None, sha: str | None) -> RunLink | None:
         if run is None:
             return None
-        state, state_words, verdict = links.get(run, ("", "", None))
-        return RunLink(run, urls.run(run), build, sha, state, state_words, verdict)
+        state, verdict = states.get(run, (None, None))
+        label = "" if state is None else state.label
+        return RunLink(run, urls.run(run), build, sha, state or "", label, verdict)
 
-    return from_object(
-        StartedLine,
-        commit_check,
-        head=link(commit_check.run, commit_check.head_build, commit_check.head_sha),
-        base=link(commit_check.base_run, commit_check.base_build, commit_check.base_sha),
-        gauges=tuple(urls.gauge(gauge) for gauge in commit_check.gauges),
+    started = tuple(
+        from_object(
+            StartedLine,
+            check,
+            head=link(check.run, check.head_build, check.head_sha),
+            base=link(check.base_run, check.base_build, check.base_sha),
+            gauges=tuple(urls.gauge(gauge) for gauge in check.gauges),
+        )
+        for check in (checks[each] for each in item.commit_checks if each in checks)
     )
+    state = IncomingState.started
+    if not item.started:
+        state = IncomingState.failed if started else IncomingState.ignored
+    return OutcomeLine(item.rule, item.started, item.reason, state.mark, started)
 
 
 def _payload(body: bytes | None, *, whole: bool) -> tuple[str | None, str]:
@@ -263,10 +240,7 @@ def _payload(body: bytes | None, *, whole: bool) -> tuple[str | None, str]:
         text = json.dumps(without_secrets(decode(body)), indent=2, ensure_ascii=False)
     except ValueError:
         return body[:MAX_TEXT].decode("utf-8", "replace"), "Not JSON; shown as received."
-    if len(text) > MAX_TEXT:
-        return (
-            text[:MAX_TEXT],
-            f"The first {MAX_TEXT:,} of {len(text):,} characters, without secrets;"
-            " the API has all of them.",
-        )
-    return text, "As received, without secrets."
+    if len(text) <= MAX_TEXT:
+        return text, "As received, without secrets."
+    left_out = f"The first {MAX_TEXT:,} of {len(text):,} characters, without secrets;"
+    return text[:MAX_TEXT], f"{left_out} the API has all of them."

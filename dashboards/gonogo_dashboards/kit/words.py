@@ -16,6 +16,7 @@ from unicodedata import bidirectional
 
 from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.flakiness.grades import Sharpness, Stability
+from gonogo.spec.described import Described
 from gonogo.spec.verdicts import WORST_FIRST, Verdict
 from gonogo_service.kit.database.states import (
     AnswerState,
@@ -24,6 +25,7 @@ from gonogo_service.kit.database.states import (
     HookSource,
     IncomingState,
     JobState,
+    WebhookKind,
 )
 from gonogo_service.tests import standings
 from gonogo_service.tests.variants import Variant
@@ -104,46 +106,9 @@ STANDING_SENTENCES: dict[str, str] = {
 }
 """How a test stands by its jobs of the last 30 days."""
 
-ANSWERS: dict[str, Standing] = {
-    AnswerState.waiting: Standing("Not reported yet", Verdict.inconclusive),
-    AnswerState.pending: Standing("Reported as running", Verdict.inconclusive),
-    AnswerState.reported: Standing("Reported", Verdict.pass_),
-    AnswerState.failed: Standing("Gave up", Verdict.fail),
-    AnswerState.superseded: Standing("Requested again", Verdict.not_judged),
-}
-"""States of a report to GitHub."""
-
-DELIVERIES: dict[str, Standing] = {
-    DeliveryState.waiting: Standing("Waiting", Verdict.inconclusive),
-    DeliveryState.delivered: Standing("Delivered", Verdict.pass_),
-    DeliveryState.failed: Standing("Gave up", Verdict.fail),
-    DeliveryState.cancelled: Standing("Canceled", Verdict.not_judged),
-}
-"""States of a message to a webhook."""
-
-RETRIED = Standing("Not delivered yet", Verdict.error)
-"""A message that waits after an attempt that failed."""
-
-INCOMING: dict[str, Standing] = {
-    IncomingState.waiting: Standing("Waiting", Verdict.inconclusive),
-    IncomingState.started: Standing("Started something", Verdict.pass_),
-    IncomingState.ignored: Standing("Ignored", Verdict.skipped),
-    IncomingState.failed: Standing("Could not start", Verdict.fail),
-}
-"""States of an incoming webhook."""
-
-SOURCES: dict[str, str] = {
-    HookSource.github: "GitHub",
-    HookSource.ci: "Another CI system",
-    HookSource.pull_request_lookup: "Looked up at GitHub",
-}
-"""Senders of incoming webhooks."""
-
-WEBHOOK_KINDS: dict[str, str] = {
-    "standard": "Standard Webhooks, signed",
-    "message": "Message to people",
-}
-"""Kinds of webhooks."""
+ANSWERS, DELIVERIES, INCOMING = AnswerState, DeliveryState, IncomingState
+SOURCES, WEBHOOK_KINDS = HookSource, WebhookKind
+"""For templates, whose filters offer the members."""
 
 
 def sign(word: str, verdict: str) -> str:
@@ -205,9 +170,9 @@ def verdict_hover(verdict: str | None) -> str:
     return f"{short + ' ' if short else ''}{known.sentence} ({known})"
 
 
-def options(states: Mapping[str, Standing]) -> list[tuple[str, str]]:
-    """Return the states for a form: (value, label) of each."""
-    return [(state, standing.words) for state, standing in states.items()]
+def options(states: type[Described]) -> list[tuple[str, str]]:
+    """Return the members of an enum for a form: (value, label) of each."""
+    return [(state.value, state.label) for state in states]
 
 
 def verdicts(*, of_seeds: bool = False) -> list[tuple[str, str]]:

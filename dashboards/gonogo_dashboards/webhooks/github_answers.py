@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_view import ListView, list_view
-from gonogo_service.ci import answers as stored
+from gonogo_service.ci.hooks_api import ANSWERS
 from gonogo_service.ci.model import AnswerRow
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
@@ -50,18 +50,18 @@ def answers(
     """Return a page of reports to GitHub. Raises gonogo_service.kit.database.paging.BadCursor."""
     state = filters.get("state", "")
     given = {"state": state} if state in set(AnswerState) else {}
-    page = stored.list_(session, state=given.get("state"), limit=limit, cursor=cursor or None)
+    page = ANSWERS.page(session, **given, limit=limit, cursor=cursor or None)
     return list_view(page, lambda answer: _answer(answer, now), urls.answers, now, given)
 
 
 def _answer(item: AnswerRow, now: datetime) -> AnswerLine:
-    state = words.ANSWERS[item.state]
+    state = AnswerState(item.state)
     return from_object(
         AnswerLine,
         item,
         run_url=None if item.run is None else urls.run(item.run),
-        state_words=state.words,
-        verdict=state.verdict,
+        state_words=state.label,
+        verdict=state.mark,
         reported=tuple(item.accepted_parts),
         due_at=timestamp(item.due_at),
         due_words=words.until(item.due_at, now),

@@ -27,28 +27,20 @@ NAVIGATION = (
 def add(site: Site) -> None:
     """Add the pages. They only read: the API sends a message again."""
 
+    def read(
+        session: Session, request: Request, cursor: str | None, limit: int, now: datetime
+    ) -> webhook_page.WebhookView | None:
+        key, query = request.path_params["webhook_id"], request.query_params
+        return webhook_page.webhook(session, key, query, cursor, limit, now)
+
     def one(session: Session, request: Request, now: datetime) -> webhook_page.WebhookView | None:
         query = request.query_params
-        return webhook_page.webhook(
-            session,
-            request.path_params["webhook_id"],
-            query,
-            query.get("cursor"),
-            site.limit(query),
-            now,
-        )
+        return read(session, request, query.get("cursor"), site.limit(query), now)
 
     def further(
         session: Session, request: Request, cursor: str, now: datetime
     ) -> webhook_page.WebhookView | None:
-        return webhook_page.webhook(
-            session,
-            request.path_params["webhook_id"],
-            request.query_params,
-            cursor,
-            urls.MAX_LENGTH,
-            now,
-        )
+        return read(session, request, cursor, urls.MAX_LENGTH, now)
 
     def delivery(
         session: Session, request: Request, now: datetime

@@ -18,6 +18,7 @@ from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import DeliveryState, WebhookState
 from gonogo_service.webhooks import store
+from gonogo_service.webhooks.api import WEBHOOKS
 from gonogo_service.webhooks.model import DeliveryRow, DeliveryTryRow, WebhookRow
 
 _RECENT = 50
@@ -126,7 +127,7 @@ def webhooks(
     session: Session, _: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> ListView:
     """Return a page of webhooks. Raises BadCursor."""
-    page = store.list_(session, limit=limit, cursor=cursor or None)
+    page = WEBHOOKS.page(session, limit=limit, cursor=cursor or None)
     return list_view(page, lambda row: _webhook(session, row, now), urls.webhooks, now)
 
 
@@ -229,8 +230,8 @@ def _standing(row: WebhookRow, tried: DeliveryRow | None) -> Standing:
 def _delivery(
     item: DeliveryRow, webhook: WebhookRow, now: datetime, last: DeliveryTryRow | None = None
 ) -> DeliveryLine:
-    retried = item.state == DeliveryState.waiting and item.tries
-    state = words.RETRIED if retried else words.DELIVERIES[item.state]
+    state = DeliveryState(item.state)
+    retried = state is DeliveryState.waiting and item.tries
     answered = ""
     if last is not None:
         answered = (last.error or "") if last.status is None else f"HTTP {last.status}"
@@ -238,8 +239,8 @@ def _delivery(
         DeliveryLine,
         item,
         url=urls.webhook_delivery(webhook.id, item.id),
-        state_words=state.words,
-        verdict=state.verdict,
+        state_words="Not delivered yet" if retried else state.label,
+        verdict=Verdict.error if retried else state.mark,
         created_at=timestamp(item.created_at),
         age=words.since(item.created_at, now),
         due_at=timestamp(item.due_at),

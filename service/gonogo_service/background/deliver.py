@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy.orm import Session
 
@@ -36,13 +36,19 @@ TURN_S, STOP_S = 30.0, 1.0
 """Maximum time for a receiver, before its other work waits for its turn; and at the end."""
 
 
+class Due(Protocol):
+    """Reads what is due of one kind of work."""
+
+    def __call__(self, session: Session, busy: Collection[str]) -> Mapping[str, Sequence[str]]:
+        """Return receiver -> ids, without the busy receivers."""
+
+
 @dataclass(frozen=True)
 class Handler:
     """How one kind of work is handled."""
 
     work: type[DueWorkRow]
-    due: Callable[[Session, Collection[str]], Mapping[str, Sequence[str]]]
-    """Returns receiver -> ids of what is due, without the busy receivers."""
+    due: Due
     handle: Callable[[str], bool]
     """Handles one by its id; returns whether its receiver may get more now."""
 

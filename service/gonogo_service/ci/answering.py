@@ -13,6 +13,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -211,8 +212,9 @@ class Answerer:
         """Close the check run of a superseded commit check, so that it doesn't run forever."""
         fields = report.superseded(check)
         digest = _digest(fields)
-        closes = answer.check is not None and answer.state == AnswerState.pending
-        if closes and answer.sent_digests.get("check") != digest:
+        if answer.check is None or answer.state != AnswerState.pending:
+            return
+        if answer.sent_digests.get("check") != digest:
             self._change_check(check.repository, answer.check, fields)
             self._accepted(answer, "check", digest)
 
@@ -247,7 +249,7 @@ class Answerer:
             return False
         of_commit = [pull for pull in pulls if _is_of(pull, check)]
         for pull in of_commit:
-            self._context.session(lambda session, pull=pull: _store_pull(session, check, pull))
+            self._context.session(partial(_store_pull, check=check, pull=pull))
         return not of_commit
 
 

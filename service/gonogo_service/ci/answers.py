@@ -12,7 +12,6 @@ from gonogo_service.ci.model import AnswerRow, CommentRow, CommitCheckRow
 from gonogo_service.kit.database.dialect import upsert
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import is_id
-from gonogo_service.kit.database.paging import Page, newest_first
 from gonogo_service.kit.database.states import AnswerState, RunState
 from gonogo_service.suites.model import RunRow
 
@@ -37,21 +36,6 @@ def due(session: Session, busy: Collection[str] = (), *, now: datetime | None = 
 def get(session: Session, commit_check_id: str) -> AnswerRow | None:
     """Return the answer about a commit check, or None."""
     return session.get(AnswerRow, commit_check_id) if is_id(commit_check_id) else None
-
-
-def list_(
-    session: Session, *, state: str | None = None, limit: int = 50, cursor: str | None = None
-) -> Page[AnswerRow]:
-    """Return answers, those about the newest commit checks first. Raises BadCursor."""
-    return newest_first(
-        session,
-        select(AnswerRow),
-        AnswerRow.id,
-        lambda row: row,
-        limit=limit,
-        cursor=cursor,
-        filters={AnswerRow.state: state},
-    )
 
 
 def accepted(

@@ -6,13 +6,12 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, or_, select
+from sqlalchemy import ColumnElement, false, or_, select
 from sqlalchemy.orm import Session
 
 from gonogo_service.ci.model import CommitCheckRow
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import is_id, new_id
-from gonogo_service.kit.database.paging import Page, newest_first
 from gonogo_service.kit.database.states import RunState
 from gonogo_service.suites.model import RunJobRow, RunRow
 
@@ -46,7 +45,7 @@ def get(session: Session, commit_check_id: str) -> CommitCheckRow | None:
 
 def of_run(session: Session, run_id: str, *, limit: int | None = None) -> Sequence[CommitCheckRow]:
     """Return the commit checks that a run is for, oldest first; a run may serve several."""
-    return session.scalars(select(C).where(_of_run(run_id)).order_by(C.id).limit(limit)).all()
+    return session.scalars(select(C).where(is_of_run(run_id)).order_by(C.id).limit(limit)).all()
 
 
 def of_head(session: Session, repository: str, head_sha: str) -> Sequence[CommitCheckRow]:
@@ -104,26 +103,6 @@ def started(
     return max(newest, default=None)
 
 
-def list_(
-    session: Session,
-    *,
-    repository: str | None = None,
-    run: str | None = None,
-    limit: int = 50,
-    cursor: str | None = None,
-) -> Page[CommitCheckRow]:
-    """Return commit checks, newest first. Raises BadCursor."""
-    query = select(C)
-    if run is not None:
-        if not is_id(run):
-            return Page((), None)
-        query = query.where(_of_run(run))
-    filters = {C.repository: repository}
-    return newest_first(
-        session, query, C.id, lambda row: row, limit=limit, cursor=cursor, filters=filters
-    )
-
-
 def run_of_job(session: Session, job_id: str) -> str | None:
     """Return the run that a job belongs to, or None."""
     query = select(RunJobRow.run_id).where(RunJobRow.job_id == job_id)
@@ -138,5 +117,6 @@ def run_states(
     return {run: (RunState(state), verdict) for run, state, verdict in session.execute(query)}
 
 
-def _of_run(run_id: str) -> ColumnElement[bool]:
-    return or_(C.run == run_id, C.base_run == run_id)
+def is_of_run(run_id: str) -> ColumnElement[bool]:
+    """Return the condition of the commit checks that a run is for."""
+    return or_(C.run == run_id, C.base_run == run_id) if is_id(run_id) else false()

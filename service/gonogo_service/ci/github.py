@@ -179,8 +179,9 @@ class GitHub:
             if problem.status != 404:
                 raise
             answer = {"id": None}
-        self._installations[repository] = answer["id"]
-        return self._installations[repository]
+        installation: int | None = answer["id"]
+        self._installations[repository] = installation
+        return installation
 
     def _as_app(self, method: str, path: str) -> Any:
         now = utcnow()

@@ -18,21 +18,20 @@ from pydantic import Field, SecretStr, create_model
 
 from gonogo.ci.events import from_ci
 from gonogo.ci.payloads import without_secrets
-from gonogo_service.ci import answers, commit_checks
+from gonogo_service.ci import answers, commit_checks, hooks_noun
 from gonogo_service.ci import incoming as stored
 from gonogo_service.ci.model import AnswerRow, CommitCheckRow, IncomingDeliveryRow
 from gonogo_service.kit import audit, json_bodies
-from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router, missing, require
+from gonogo_service.kit.answers import missing, require
 from gonogo_service.kit.database.encoding import decode
-from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.states import AnswerState, HookSource, IncomingState
 from gonogo_service.kit.problems import BadField, Problem
+from gonogo_service.kit.resource import Resource
 from gonogo_service.kit.rows import extended_answer, values
-from gonogo_service.people.context import Admin, Context, Ctx, Reader
+from gonogo_service.people.context import Admin, Context, Ctx
 from gonogo_service.webhooks import signing
 from gonogo_service.webhooks.signing import Unverified
 
-router = make_router("hooks")
 ANSWER_WITHIN_S = 0.9
 """GitHub needs an answer within a second; if the database is slower, GitHub must send it again."""
 BODY: dict[str, Any] = {
@@ -71,6 +70,24 @@ ANSWER: Any = extended_answer(
     **_MAYBE_OF_CHECK,
     accepted_parts=(list[str], "The parts that GitHub accepted: status, check, comment"),
 )
+
+
+HOOKS = Resource(
+    hooks_noun.HOOKS,
+    IncomingDeliveryRow,
+    answer=DELIVERY,
+    where={"event": IncomingDeliveryRow.topic},
+    has_one=False,
+)
+COMMIT_CHECKS = Resource(
+    hooks_noun.COMMIT_CHECKS,
+    CommitCheckRow,
+    tag="hooks",
+    where={"run": commit_checks.is_of_run},
+    has_one=False,
+)
+ANSWERS = Resource(hooks_noun.ANSWERS, AnswerRow, tag="github", answer=ANSWER, has_one=False)
+router = HOOKS.router
 
 
 @dataclass(frozen=True)
@@ -131,23 +148,6 @@ async def ci(context: Ctx, request: Request) -> DeliveryAccepted:
     return await _store(context, HookSource.ci, delivery, event, body)
 
 
-@router.get("/hooks/deliveries", summary="List incoming webhooks", response_model=Page[DELIVERY])
-def list_deliveries(
-    context: Ctx,
-    _who: Reader,
-    source: HookSource | None = None,
-    state: IncomingState | None = None,
-    event: Filter = None,
-    repository: Filter = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> Any:
-    """List deliveries, newest first, with what each started, or why it started nothing."""
-    filters = {"source": source, "state": state, "event": event, "repository": repository}
-    with context.reading() as session:
-        return vars(stored.list_(session, **filters, limit=limit, cursor=cursor))
-
-
 @router.get(
     "/hooks/deliveries/{incoming_id}", summary="Show an incoming webhook", response_model=DETAILS
 )
@@ -190,44 +190,10 @@ def replay(context: Ctx, who: Admin, incoming_id: str) -> IncomingDeliveryRow:
         return row
 
 
-@router.get("/hooks/commit_checks", summary="List commits that runs are for")
-def list_commit_checks(
-    context: Ctx,
-    _who: Reader,
-    repository: Filter = None,
-    run: Filter = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> Page[CommitCheckRow]:
-    """List repository, commits, pull request, both runs and the rule, newest first."""
-    with context.reading() as session:
-        filters = {"repository": repository, "run": run}
-        return commit_checks.list_(session, **filters, limit=limit, cursor=cursor)
-
-
-@router.get(
-    "/github/answers",
-    summary="List answers to GitHub, newest first",
-    tags=["github"],
-    response_model=Page[ANSWER],
-)
-def list_answers(
-    context: Ctx,
-    _who: Reader,
-    state: AnswerState | None = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> Any:
-    """List commit checks with the state of their answers to GitHub."""
-    with context.reading() as session:
-        return vars(answers.list_(session, state=state, limit=limit, cursor=cursor))
-
-
-@router.post(
+@ANSWERS.router.post(
     "/github/answers/{commit_check}:again",
     status_code=202,
     summary="Send an answer to GitHub again",
-    tags=["github"],
     response_model=ANSWER,
 )
 def send_again(context: Ctx, who: Admin, commit_check: str) -> AnswerRow:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import select, update
-from sqlalchemy.orm import Session, defer
+from sqlalchemy.orm import Session
 
 from gonogo_service.ci.model import IncomingDeliveryRow, RuleOutcome
 from gonogo_service.kit.database.encoding import storable, utcnow
 from gonogo_service.kit.database.ids import floor, is_id
-from gonogo_service.kit.database.paging import Page, newest_first
 from gonogo_service.kit.database.states import HookSource, IncomingState
 
 D = IncomingDeliveryRow
@@ -30,7 +30,7 @@ def store(
 
     A second delivery with the same sender's id is ignored.
     """
-    row = {
+    row: dict[str, Any] = {
         "key": f"{source.value} {delivery}",
         "topic": event,
         "source": source.value,
@@ -80,28 +80,6 @@ def ended(
     row.finish(state.value)
     row.reason, row.repository = storable(reason), repository
     row.outcome = list(outcome)
-
-
-def list_(
-    session: Session,
-    *,
-    source: str | None = None,
-    state: str | None = None,
-    event: str | None = None,
-    repository: str | None = None,
-    limit: int = 50,
-    cursor: str | None = None,
-) -> Page[IncomingDeliveryRow]:
-    """Return deliveries without their bodies, newest first. Raises BadCursor."""
-    return newest_first(
-        session,
-        select(D).options(defer(D.body)),
-        D.id,
-        lambda row: row,
-        limit=limit,
-        cursor=cursor,
-        filters={D.source: source, D.state: state, D.event: event, D.repository: repository},
-    )
 
 
 def get(session: Session, incoming_id: str) -> IncomingDeliveryRow | None:

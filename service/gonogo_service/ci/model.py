@@ -30,15 +30,15 @@ class RuleOutcome:
 class IncomingDeliveryRow(DueWorkRow):
     """An incoming delivery as received; its source and the sender's id make it happen once."""
 
-    __mapper_args__: ClassVar[dict[str, Any]] = {"polymorphic_identity": "incoming"}
+    KIND: ClassVar[str] = "incoming"
     backoff: ClassVar[Backoff] = Backoff.after(5, 60, 300, 1800, 3600, tries=20)
     source: Mapped[HookSource] = mapped_column(WordOf(HookSource), nullable=True)
     delivery: Mapped[str] = mapped_column(nullable=True)  # X-GitHub-Delivery, or webhook-id
     event: Mapped[str] = synonym("topic")
     repository: Mapped[str | None]  # null until it is processed
-    body: Mapped[bytes | None] = mapped_column(
-        LargeBinary, info=INTERNAL
-    )  # zlib; null: deleted after a month
+    body: Mapped[bytes | None] = mapped_column(  # zlib; null: deleted after a month
+        LargeBinary, info=INTERNAL, deferred=True
+    )
     size: Mapped[int] = mapped_column(nullable=True)  # of the body as received, in bytes
     outcome: Mapped[list[RuleOutcome]] = mapped_column(
         Stored(list[RuleOutcome]), nullable=True, doc="For each matching rule"
@@ -99,7 +99,7 @@ class AnswerRow(DueWorkRow):
     `tries` are the failed ones since GitHub accepted a part.
     """
 
-    __mapper_args__: ClassVar[dict[str, Any]] = {"polymorphic_identity": "answer"}
+    KIND: ClassVar[str] = "answer"
     backoff: ClassVar[Backoff] = Backoff.after(5, 30, 300, 1800, 3600, 10800, 21600, 43200, tries=9)
     commit_check: Mapped[str] = synonym("id")
     # part (status, check, comment) -> hash of what GitHub last accepted

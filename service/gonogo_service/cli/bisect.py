@@ -68,9 +68,7 @@ def bisect(
     names = None if builds is None else [name.strip() for name in builds.split(",")]
     series = {"builds": names, "branch": branch, "first": first, "last": last}
     body: dict[str, Any] = {
-        "test": selections.from_flags(suite, words)
-        if shape is None or chosen
-        else test.test(shape),
+        "test": asked,
         "target": {"executor": executor, "arch": arch, "board": board},
         "expect": expect.value,
         "several": several,

@@ -25,7 +25,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.spec import statistics
 from gonogo_service.kit.database.columns import IdType
-from gonogo_service.kit.database.each import Ask, Given, of_each
+from gonogo_service.kit.database.each import Given, of_each
 from gonogo_service.kit.database.ids import is_id
 from gonogo_service.kit.database.paging import BadCursor, Page, batched, numbers
 from gonogo_service.results.model import WHOLE, ResultRow, SourceRow
@@ -96,70 +96,70 @@ def read(
     statistics: the names to read besides verdict and explanation; None: all. limit: the number of
     seeds, counted by the rows of place 0. notes_of: the rows whose `notes` are read; None: all.
     """
-    names, columns = _columns(statistics, notes_of)
+    reader = Reader.of(None if statistics is None else frozenset(statistics))
     order = _ORDERS[by]
-    query = select(*_HEAD, *columns).join(SourceRow, OF_SOURCE).where(*conditions)
+    query = select(*_HEAD, *reader.columns(notes_of)).join(SourceRow, OF_SOURCE).where(*conditions)
     if limit is not None:
         chosen = select(*order).join(SourceRow, OF_SOURCE).where(*conditions, SEED)
         part = chosen.order_by(*order).limit(limit).subquery()
         query = query.join(part, and_(*(column == part.c[column.key] for column in order)))
     found = session.execute(query.order_by(*order, ResultRow.place)).partitions(1000)
-    return _seeds((row for part in found for row in part), names, statistics)
+    return _seeds((row for part in found for row in part), reader)
 
 
-def read_at(
-    session: Session,
-    places: Sequence[tuple[str, int]],
-    statistics: Collection[str] | None = None,
-    outputs: Sequence[str] | None = None,
-) -> Iterator[StoredSeed]:
-    """Yield the seeds of jobs at these (job, arrival), in their order.
+def read_at(session: Session, places: Sequence[tuple[str, int]]) -> Iterator[StoredSeed]:
+    """Yield the seeds of jobs at these (job, arrival), in their order, with all statistics.
 
     Each is a step of its own along an index: PostgreSQL expects few rows of a new job until it has
     counted them, and would read all of it for a list of arrivals.
     """
-    kept = None if outputs is None else frozenset(outputs)
-    ask = _ask(None if statistics is None else frozenset(statistics), kept)
-    names, _ = _columns(statistics, None)
     for some in batched(places, 100):
-        rows = of_each(session, ask, _PLACE, some)
-        yield from _seeds((row[1:] for row in rows), names, statistics)
+        rows = of_each(session, _at, _PLACE, some)
+        yield from _seeds((row[1:] for row in rows), Reader.of(None))
 
 
-@cache
-def _ask(statistics: frozenset[str] | None, outputs: frozenset[str] | None) -> Ask:
-    def ask(given: Given) -> Select[Any]:
-        _, columns = _columns(statistics, None)
-        at = ResultRow.job_id == given("job"), ResultRow.arrival == given("arrival")
-        query = select(*_HEAD, *columns).join(SourceRow, OF_SOURCE).where(*at)
-        if outputs is not None:
-            query = query.where(ResultRow.output.in_(sorted(outputs)))
-        return query.order_by(ResultRow.place).limit(MAX_ROWS)
-
-    return ask
+def _at(given: Given) -> Select[Any]:
+    at = ResultRow.job_id == given("job"), ResultRow.arrival == given("arrival")
+    query = select(*_HEAD, *Reader.of(None).columns()).join(SourceRow, OF_SOURCE).where(*at)
+    return query.order_by(ResultRow.place).limit(MAX_ROWS)
 
 
-def _columns(
-    statistics: Collection[str] | None, notes_of: ColumnElement[bool] | None
-) -> tuple[list[str], list[Any]]:
-    """Return the statistics with a column that are asked for, and the columns of outputs."""
-    names = [name for name in COLUMNS if statistics is None or name in statistics]
-    columns: list[Any] = [ResultRow.output, ResultRow.verdict, ResultRow.explanation]
-    columns += [getattr(ResultRow, name).label(f"_{name}") for name in names]
-    if _reads_notes(statistics):
-        columns.append(ResultRow.notes if notes_of is None else case((notes_of, ResultRow.notes)))
-    return names, columns
+class Reader:
+    """Reads the outputs of rows: some of their statistics, or all (None)."""
+
+    def __init__(self, statistics: frozenset[str] | None) -> None:
+        self.names = [name for name in COLUMNS if statistics is None or name in statistics]
+        self.further = statistics is None or not statistics <= frozenset(COLUMNS)
+        always = ALWAYS if statistics is None else ALWAYS & statistics
+        self.always: dict[str, Any] = dict.fromkeys(sorted(always))
+
+    @classmethod
+    @cache
+    def of(cls, statistics: frozenset[str] | None) -> Reader:
+        """Return the reader of some statistics, which is made once."""
+        return cls(statistics)
+
+    def columns(self, notes_of: ColumnElement[bool] | None = None) -> list[Any]:
+        """Return the columns of an output; notes_of: the rows whose notes are read."""
+        table = ResultRow
+        columns: list[Any] = [table.output, table.verdict, table.explanation]
+        columns += [getattr(table, name).label(f"_{name}") for name in self.names]
+        if self.further:
+            columns.append(table.notes if notes_of is None else case((notes_of, table.notes)))
+        return columns
+
+    def output(self, values: Sequence[Any]) -> dict[str, Any]:
+        """Return an output from the values of its `columns`."""
+        output = {"verdict": values[1], "explanation": values[2], **self.always}
+        for name, value in zip(self.names, values[3:], strict=False):
+            if value is not None:
+                output[name] = value
+        if self.further and values[-1]:
+            output |= values[-1]
+        return output
 
 
-def _reads_notes(statistics: Collection[str] | None) -> bool:
-    return statistics is None or any(name not in COLUMNS for name in statistics)
-
-
-def _seeds(
-    rows: Iterable[Any], names: Sequence[str], statistics: Collection[str] | None
-) -> Iterator[StoredSeed]:
-    further = _reads_notes(statistics)
-    always = {n: None for n in sorted(ALWAYS) if statistics is None or n in statistics}
+def _seeds(rows: Iterable[Any], reader: Reader) -> Iterator[StoredSeed]:
     first = len(_HEAD)
     for _, of_seed in groupby(rows, key=itemgetter(0, 3)):
         outputs: Outputs = {}
@@ -167,20 +167,8 @@ def _seeds(
         for row in of_seed:
             head = head or row
             if row[first] != WHOLE:
-                outputs[row[first]] = _output(row[first + 1 :], names, always, further)
+                outputs[row[first]] = reader.output(row[first:])
         yield StoredSeed._make((*head[:first], outputs))
-
-
-def _output(
-    values: Sequence[Any], names: Sequence[str], always: Mapping[str, None], further: bool
-) -> dict[str, Any]:
-    output = {"verdict": values[0], "explanation": values[1], **always}
-    for name, value in zip(names, values[2:], strict=False):
-        if value is not None:
-            output[name] = value
-    if further and values[-1]:
-        output |= values[-1]
-    return output
 
 
 def value_of(output: Mapping[str, Any], name: str) -> float | None:

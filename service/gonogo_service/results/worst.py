@@ -13,7 +13,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import ColumnElement, Double, Integer, Select, Text, func, select, tuple_
+from sqlalchemy import BigInteger, ColumnElement, Double, Integer, Select, Text, func, select
 from sqlalchemy.orm import Session
 
 from gonogo.spec.verdicts import WORST_FIRST, Verdict
@@ -43,6 +43,9 @@ _PART = (
     *(("job", IdType), ("output", Text()), ("verdict", VerdictType)),
     *(("low", Double()), ("high", Double()), ("most", Integer())),
 )
+_CHOSEN = (("job", IdType), ("seed", BigInteger()), ("repeat", Integer()), ("output", Text()))
+Names = frozenset[str] | None
+"""The statistics to read; None: all."""
 
 
 def read(
@@ -109,14 +112,13 @@ def marks(
 
     more: further statistics to read; None: all. Raises ValueError for an unknown metric.
     """
-    table = ResultRow
-    of_output = table.output.in_((output, WHOLE))
-    names = _names(_known(metric), more)
+    table, names = ResultRow, _names(_known(metric), more)
     found: list[Mark] = []
     for ids in batched([job.id for job in jobs], _AT_ONCE):
-        where = among(session, table.job_id, ids), of_output
-        read_marks = stored.read(session, *where, statistics=names)
-        found += [_mark(seed, output, metric) for seed in read_marks]
+        where = among(session, table.job_id, ids), table.output.in_((output, WHOLE))
+        query = select(table.job_id, *_columns(names)).where(*where)
+        rows = session.execute(query.order_by(table.job_id, table.seed, table.repeat))
+        found += [_mark(job, row, metric, names) for job, *row in rows]
     return found
 
 
@@ -144,23 +146,33 @@ def worst_marks(
                 parts.append((job.id, output, verdict, -math.inf, -_FINITE, _few(room)))
             for verdict in filter(job.counts.get, _LOST):
                 parts.append((job.id, WHOLE, verdict.value, -math.inf, 0.0, _few(room)))
-    chosen: list[tuple[str, int]] = []
-    for batch in batched(parts, _AT_ONCE):
-        rows = of_each(session, _largest(), _PART, batch)
-        chosen += [(batch[number][0], arrival) for number, arrival in rows]
     candidates: list[list[Mark]] = [[] for _ in columns]
     names = _names(_known(metric), more)
-    for seed in stored.read_at(session, chosen, names, (output, WHOLE)):
-        candidates[place[seed.job]].append(_mark(seed, output, metric))
-    return [
-        mark
-        for of_column, room in zip(candidates, rooms, strict=True)
-        for mark in _shown(of_column, room)
-    ]
+    for batch in batched(parts, _AT_ONCE):
+        for number, *row in of_each(session, _worst_of(names), _PART, batch):
+            job_id = batch[number][0]
+            candidates[place[job_id]].append(_mark(job_id, row, metric, names))
+    rooms_of = zip(candidates, rooms, strict=True)
+    return [mark for of_column, room in rooms_of for mark in _shown(of_column, room)]
+
+
+def statistics(
+    session: Session, chosen: Mapping[str, Sequence[tuple[int, int]]], output: str
+) -> dict[tuple[str, int, int], dict[str, Any]]:
+    """Return all stored statistics of the `chosen` (seed, repeat), by (job, seed, repeat).
+
+    Seeds without the output are left out.
+    """
+    pairs = [(job, *pair, output) for job, of_job in chosen.items() for pair in of_job]
+    return {
+        pairs[number][:3]: dict(_mark("", row, METRICS[0], None).statistics)
+        for some in batched(pairs, _AT_ONCE)
+        for number, *row in of_each(session, _row_of, _CHOSEN, some)
+    }
 
 
 @cache
-def _largest() -> Ask:
+def _worst_of(names: Names) -> Ask:
     """Return what makes the query of the worst rows of an output's verdict."""
     table = ResultRow
 
@@ -171,25 +183,38 @@ def _largest() -> Ask:
             table.verdict == given("verdict"),
             table.minus_size.between(given("low"), given("high")),
         )
-        query = select(table.arrival).where(*of_verdict)
+        query = select(*_columns(names)).where(*of_verdict)
         return query.order_by(table.minus_size).limit(given("most"))
 
     return ask
 
 
-def _names(metric: str, more: Collection[str] | None) -> Collection[str] | None:
-    return None if more is None else {metric, "nonfinite", *more}
+def _row_of(given: Given) -> Select[Any]:
+    table = ResultRow
+    keys = (table.job_id, table.seed, table.repeat, table.output)
+    names = ("job", "seed", "repeat", "output")
+    is_chosen = (key == given(name) for key, name in zip(keys, names, strict=True))
+    return select(*_columns(None)).where(*is_chosen)
 
 
-def _mark(seed: StoredSeed, output: str, metric: str) -> Mark:
-    head = seed.job, seed.seed, seed.repeat
-    judged = seed.outputs.get(output)
-    if judged is None:
-        return Mark(*head, seed.verdict, seed.explanation, None)
-    verdict, explanation = judged.pop("verdict"), judged.pop("explanation")
+def _columns(names: Names) -> list[Any]:
+    table = ResultRow
+    return [table.seed, table.repeat, *stored.Reader.of(names).columns()]
+
+
+def _names(metric: str, more: Collection[str] | None) -> Names:
+    return None if more is None else frozenset({metric, "nonfinite", *more})
+
+
+def _mark(job: str, row: Sequence[Any], metric: str, names: Names) -> Mark:
+    seed, repeat, output, verdict, explanation, *_ = row
+    if output == WHOLE:
+        return Mark(job, seed, repeat, verdict, explanation, None)
+    judged = stored.Reader.of(names).output(row[2:])
+    del judged["verdict"], judged["explanation"]
     # Statistics of an output with NaN or Inf describe its finite elements only.
     value = None if judged.get("nonfinite") else judged.get(metric)
-    return Mark(*head, verdict, explanation, value, judged, output)
+    return Mark(job, seed, repeat, verdict, explanation, value, judged, output)
 
 
 def _shown(seeds: Sequence[Mark], room: int) -> list[Mark]:
@@ -297,24 +322,6 @@ def newest(
             query = query.order_by(table.job_id, table.arrival, table.place)
         values += [value for value in session.scalars(query) if math.isfinite(value)]
     return values
-
-
-def statistics(
-    session: Session, chosen: Mapping[str, Sequence[tuple[int, int]]], output: str
-) -> dict[tuple[str, int, int], dict[str, Any]]:
-    """Return all stored statistics of the `chosen` (seed, repeat), by (job, seed, repeat).
-
-    Seeds without the output are left out.
-    """
-    table = ResultRow
-    pairs = [(job, *pair) for job, of_job in chosen.items() for pair in of_job]
-    found: dict[tuple[str, int, int], dict[str, Any]] = {}
-    for some in batched(pairs, _AT_ONCE):
-        is_chosen = tuple_(table.job_id, table.seed, table.repeat).in_(some)
-        for seed in stored.read(session, is_chosen, table.output == output):
-            mark = _mark(seed, output, METRICS[0])
-            found[mark.job, mark.seed, mark.repeat] = dict(mark.statistics)
-    return found
 
 
 def of_output(session: Session, job_ids: Collection[str], output: str) -> dict[str, Tally]:

@@ -12,7 +12,7 @@ from gonogo_service.kit.database.encoding import timestamp, utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import Documented
-from gonogo_service.kit.database.states import DeliveryState, WebhookState
+from gonogo_service.kit.database.states import DeliveryState, WebhookKind, WebhookState
 from gonogo_service.kit.problems import BadField
 from gonogo_service.kit.resource import Act, Checked, Resource, undone
 from gonogo_service.kit.rows import extended_answer, values
@@ -74,7 +74,7 @@ def validate(context: Ctx, who: Admin, body: WebhookIn) -> Checked:
 def _create(act: Act, body: WebhookIn) -> tuple[WebhookRow, str | None]:
     """Store a subscription; return it and its secret."""
     url, secret = _checked(body.kind, body.url), None
-    if body.kind == "standard":
+    if body.kind is WebhookKind.standard:
         secret = new_secret() if body.secret is None else check_secret(body.secret)
     elif body.secret is not None:
         raise BadField("secret", "…", "is not used by kind message", limit="kind standard")
@@ -92,12 +92,13 @@ def _create(act: Act, body: WebhookIn) -> tuple[WebhookRow, str | None]:
     return webhook, secret
 
 
-def _checked(kind: str, url: str) -> str:
+def _checked(kind: WebhookKind, url: str) -> str:
     """Return the part of an address that may be shown. Raises BadField for a wrong one."""
-    problem = (people if kind == "message" else addresses).problem_of(url)
+    secret = kind is WebhookKind.message
+    problem = (people if secret else addresses).problem_of(url)
     if problem is not None:
-        raise BadField("url", "…" if kind == "message" else url, problem[0], limit=problem[1])
-    return people.shown(url) if kind == "message" else url
+        raise BadField("url", "…" if secret else url, problem[0], limit=problem[1])
+    return people.shown(url) if secret else url
 
 
 @router.patch("/webhooks/{webhook_id}", summary="Change a subscription")
@@ -113,7 +114,7 @@ def change(context: Ctx, who: Admin, webhook_id: str, body: WebhookChange) -> We
         hidden: dict[str, Any] = {}
         if body.url is not None:
             fields["url"] = _checked(before.kind, body.url)
-            if before.kind == "message":
+            if before.kind is WebhookKind.message:
                 hidden["secret"] = _box(context).close(body.url)
         if body.state is not None:
             disabled = body.state is WebhookState.disabled
@@ -137,8 +138,8 @@ def rotate(context: Ctx, who: Admin, webhook_id: str) -> Any:
     secret = new_secret()
     with context.session() as session:
         before = WEBHOOKS.require(session, who, webhook_id)
-        if before.kind != "standard":
-            raise BadField("kind", before.kind, "signs nothing", limit="standard")
+        if before.kind is not WebhookKind.standard:
+            raise BadField("kind", before.kind.value, "signs nothing", limit="standard")
         after = store.rotate(session, before, _box(context).close(secret))
         Act(context, session, who).audit("webhook.rotated", webhook_id)
     return values(CREATED, after, secret=secret)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
-from sqlalchemy import ForeignKey, Index, Text
+from sqlalchemy import ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column, synonym
 
 from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.database.columns import SECRET, IdType, JsonType, WordOf
-from gonogo_service.kit.database.states import WebhookState
+from gonogo_service.kit.database.states import WebhookKind, WebhookState
 from gonogo_service.kit.outbox.model import Backoff, DueWorkRow
 
-Kind = Literal["standard", "message"]
-"""For programs, as Standard Webhooks specifies; a line to people."""
 MAX_ANSWER_CHARS = 1000
 
 
@@ -27,7 +25,7 @@ class WebhookRow(Base):
 
     __tablename__ = "webhooks"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
-    kind: Mapped[Kind] = mapped_column(Text)
+    kind: Mapped[WebhookKind] = mapped_column(WordOf(WebhookKind))
     url: Mapped[str] = mapped_column(
         "target",
         doc="An http(s) address; for `message` the beginning of the apprise URL, which is a secret",
@@ -48,7 +46,7 @@ class WebhookRow(Base):
 class DeliveryRow(DueWorkRow):
     """A message to a subscription; its `id` is the header `webhook-id` of every try."""
 
-    __mapper_args__: ClassVar[dict[str, Any]] = {"polymorphic_identity": "delivery"}
+    KIND: ClassVar[str] = "delivery"
     backoff: ClassVar[Backoff] = Backoff.after(
         5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400, tries=10, jitter=0.1
     )

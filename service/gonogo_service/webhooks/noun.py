@@ -8,7 +8,7 @@ from pydantic import Field
 
 from gonogo import urls
 from gonogo.cli.kit.noun import Noun, Verb
-from gonogo_service.kit.database.states import WebhookState
+from gonogo_service.kit.database.states import WebhookKind, WebhookState
 from gonogo_service.kit.strict import Strict
 from gonogo_service.webhooks.addresses import MAX_CHARS
 
@@ -34,8 +34,9 @@ class WebhookIn(Strict):
         description="http(s) address that gets a POST per event; for `message` an apprise URL"
     )
     events: Events = Field(description="Types of events; `*` means all")
-    kind: Literal["standard", "message"] = Field(
-        "standard",
+    kind: WebhookKind = Field(
+        WebhookKind.standard,
+        strict=False,
         description="`standard`: Standard Webhooks, for programs; `message`: a line to people",
     )
     secret: str | None = Field(

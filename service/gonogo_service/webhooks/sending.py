@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session
 
 from gonogo_service.kit.background_context import BackgroundContext
 from gonogo_service.kit.database.encoding import encode, utcnow
-from gonogo_service.kit.database.states import DeliveryState, WebhookState
+from gonogo_service.kit.database.states import DeliveryState, WebhookKind, WebhookState
 from gonogo_service.webhooks import addresses, messages, people, store
 from gonogo_service.webhooks.addresses import Network, Resolve
 from gonogo_service.webhooks.model import DeliveryRow, DeliveryTryRow, WebhookRow
@@ -111,7 +111,7 @@ class Sender:
     def _deliver(self, webhook: WebhookRow, delivery: DeliveryRow, moment: datetime) -> Answer:
         keys = self.secrets(webhook, moment)
         private = self.context.settings.webhook_private
-        if webhook.kind == "message":
+        if webhook.kind is WebhookKind.message:
             error = people.send(keys[0], messages.for_people(delivery.payload), private)
             return Answer(status=200 if error is None else None, error=error)
         text = encode(delivery.payload)

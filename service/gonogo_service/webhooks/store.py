@@ -14,7 +14,7 @@ from gonogo_service.kit.audit import AuditRow
 from gonogo_service.kit.database.encoding import storable, utcnow
 from gonogo_service.kit.database.ids import floor, is_id, new_id
 from gonogo_service.kit.database.paging import Page, newest_first
-from gonogo_service.kit.database.states import DeliveryState, WebhookState
+from gonogo_service.kit.database.states import DeliveryState, WebhookKind, WebhookState
 from gonogo_service.kit.outbox.model import DueWorkRow
 from gonogo_service.webhooks.model import MAX_ANSWER_CHARS, DeliveryRow, DeliveryTryRow, WebhookRow
 
@@ -28,7 +28,7 @@ MAX_REPLAYS = 1000
 def create(
     session: Session,
     *,
-    kind: str,
+    kind: WebhookKind,
     url: str,
     events: Sequence[str],
     description: str,
@@ -60,13 +60,6 @@ def get(session: Session, webhook_id: str, *, locked: bool = False) -> WebhookRo
     if not is_id(webhook_id):
         return None
     return session.get(WebhookRow, webhook_id, with_for_update=locked, populate_existing=locked)
-
-
-def list_(session: Session, *, limit: int = 50, cursor: str | None = None) -> Page[WebhookRow]:
-    """Return subscriptions, newest first. Raises BadCursor."""
-    return newest_first(
-        session, select(WebhookRow), WebhookRow.id, lambda row: row, limit=limit, cursor=cursor
-    )
 
 
 def subscribed(session: Session, type_: str) -> list[WebhookRow]:
@@ -164,7 +157,7 @@ def due(
     for webhook_id, delivery_id in session.execute(
         query.with_only_columns(DeliveryRow.webhook, DeliveryRow.id)
     ):
-        by_webhook.setdefault(webhook_id, []).append(delivery_id)
+        by_webhook.setdefault(str(webhook_id), []).append(delivery_id)
     return by_webhook
 
 

@@ -27,7 +27,7 @@ def push(*, paths: Mapping[str, list[str]] | None = None, **changes: Any) -> dic
         "removed": [],
         **(paths or {}),
     }
-    empty = {"created": False, "deleted": False, "forced": False, "base_ref": None}
+    empty: dict[str, Any] = {"created": False, "deleted": False, "forced": False, "base_ref": None}
     payload = {
         "ref": "refs/heads/main",
         "before": BEFORE,
@@ -64,7 +64,7 @@ def pull_request(
 
 def check_suite(action: str = "requested", **changes: Any) -> dict[str, Any]:
     """A check suite of a commit on main."""
-    empty = {
+    empty: dict[str, Any] = {
         "conclusion": None,
         "pull_requests": [],
         "created_at": "2026-01-31T12:00:00Z",
@@ -99,7 +99,7 @@ def check_run(
 
 def workflow_run(action: str = "completed", **changes: Any) -> dict[str, Any]:
     """A workflow run of a commit on main."""
-    empty = {
+    empty: dict[str, Any] = {
         "pull_requests": [],
         "created_at": "2026-01-31T12:00:00Z",
         "head_repository": REPOSITORY_RECORD,

@@ -181,38 +181,68 @@ class WebhookState(StrEnum):
     disabled = "disabled"  # a person disabled it, or its receiver answered 410 (gone)
 
 
-class DeliveryState(StrEnum):
+class WebhookKind(Described):
+    """Who reads the messages of a webhook."""
+
+    standard = "standard", "For programs.", "Standard Webhooks, signed"
+    message = "message", "A line to people, in a chat or by mail.", "Message to people"
+
+
+class DeliveryState(Described):
     """The state of a message to a webhook; all but the first are final."""
 
-    waiting = "waiting"  # it will be tried, or retried
-    delivered = "delivered"  # the receiver accepted it
-    failed = "failed"  # the last try failed; it can be replayed
-    cancelled = "cancelled"  # its subscription was disabled first
+    waiting = "waiting", "It will be tried, or retried.", "Waiting", Verdict.inconclusive
+    delivered = "delivered", "The receiver accepted it.", "Delivered", Verdict.pass_
+    failed = "failed", "The last try failed; it can be replayed.", "Gave up", Verdict.fail
+    cancelled = (
+        "cancelled",
+        "Its subscription was disabled first.",
+        "Canceled",
+        Verdict.not_judged,
+    )
 
 
-class HookSource(StrEnum):
+class HookSource(Described):
     """The source of an incoming delivery."""
 
-    github = "github"  # POST /hooks/github
-    ci = "ci"  # POST /hooks/ci, signed according to Standard Webhooks
-    # An open pull request of a pushed commit, found by asking GitHub because no delivery named it.
-    pull_request_lookup = "asked"
+    github = "github", "POST /hooks/github", "GitHub"
+    ci = "ci", "POST /hooks/ci, signed according to Standard Webhooks", "Another CI system"
+    pull_request_lookup = (
+        "asked",
+        "An open pull request of a pushed commit, which no delivery named.",
+        "Looked up at GitHub",
+    )
 
 
-class IncomingState(StrEnum):
+class IncomingState(Described):
     """The state of an incoming delivery; all but the first are final."""
 
-    waiting = "waiting"  # stored as received; the background will process it
-    started = "started"  # at least one rule started something
-    ignored = "ignored"  # it needs no action; the reason says why
-    failed = "failed"  # rules matched but none could start anything, or its body is invalid
+    waiting = "waiting", "Stored as received, not processed yet.", "Waiting", Verdict.inconclusive
+    started = "started", "At least one rule started something.", "Started something", Verdict.pass_
+    ignored = "ignored", "It needs no action; the reason says why.", "Ignored", Verdict.skipped
+    failed = (
+        "failed",
+        "Rules matched but none could start anything, or its body is invalid.",
+        "Could not start",
+        Verdict.fail,
+    )
 
 
-class AnswerState(StrEnum):
+class AnswerState(Described):
     """The state of our report to GitHub about a commit check; the last three are final."""
 
-    waiting = "waiting"  # nothing is reported yet
-    pending = "pending"  # GitHub knows that it runs
-    reported = "told"  # GitHub knows the result
-    failed = "failed"  # GitHub was unreachable or refused the report; it can be retried
-    superseded = "superseded"  # the same check was requested again; the newer answer counts
+    waiting = "waiting", "Nothing is reported yet.", "Not reported yet", Verdict.inconclusive
+    pending = "pending", "GitHub knows that it runs.", "Reported as running", Verdict.inconclusive
+    reported = "told", "GitHub knows the result.", "Reported", Verdict.pass_
+    failed = (
+        "failed",
+        "GitHub was unreachable or refused the report; it can be retried.",
+        "Gave up",
+        Verdict.fail,
+    )
+    superseded = (
+        "superseded",
+        "The same check was requested again; the newer answer counts.",
+        "Requested again",
+        Verdict.not_judged,
+    )

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, NamedTuple, Self
 
 from sqlalchemy import Index, Select, UniqueConstraint, select, text
-from sqlalchemy.orm import Mapped, Session, mapped_column
+from sqlalchemy.orm import Mapped, Session, declared_attr, mapped_column
 from tenacity import (
     RetryCallState,
     Retrying,
@@ -81,13 +81,17 @@ class DueWorkRow(Base):
     due_at: Mapped[datetime | None]  # null: nothing more to do
     created_at: Mapped[datetime]
     ended_at: Mapped[datetime | None] = mapped_column(index=True)
-    __mapper_args__: ClassVar[dict[str, Any]] = {"polymorphic_on": "kind"}
     __table_args__ = (
         UniqueConstraint("kind", "key"),
         Index("ix_due_work_due", "due_at", sqlite_where=_WAITS, postgresql_where=_WAITS),
         Index("ix_due_work_kind", "kind", "id"),
     )
+    KIND: ClassVar[str] = ""
     backoff: ClassVar[Backoff]
+
+    @declared_attr.directive
+    def __mapper_args__(cls) -> dict[str, Any]:
+        return {"polymorphic_identity": cls.KIND} if cls.KIND else {"polymorphic_on": "kind"}
 
     @classmethod
     def add(
@@ -98,8 +102,8 @@ class DueWorkRow(Base):
         The rows name the table's columns.
         """
         now = now or utcnow()
-        fresh = {
-            "kind": cls.__mapper__.polymorphic_identity,
+        fresh: dict[str, Any] = {
+            "kind": cls.KIND,
             "state": WAITING,
             "payload": {},
             "tries": 0,
@@ -162,7 +166,7 @@ class OutboxRow(DueWorkRow):
     It is written in the transaction that decides on the work. Its `topic` says who handles it.
     """
 
-    __mapper_args__: ClassVar[dict[str, Any]] = {"polymorphic_identity": "outbox"}
+    KIND: ClassVar[str] = "outbox"
     backoff: ClassVar[Backoff] = Backoff.after(
         5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400
     )

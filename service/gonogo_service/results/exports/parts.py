@@ -82,7 +82,7 @@ def _rows(reads: Reads, job: JobRow, order: Order) -> Iterator[Row]:
 
 
 def public_row(job: JobRow, row: Row) -> Row:
-    """Return a row as the API shows it: outputs by name; for a selection no seed but an iteration."""
+    """Return a row as the API shows it: outputs by name; a selection has iterations, not seeds."""
     rest = {name: value for name, value in row.items() if name != "seed"}
     rest["outputs"] = dict(sorted(row["outputs"].items()))
     return {**sample(job.test, row["seed"]), **rest}
