@@ -48,6 +48,7 @@ class _Row(Row):
     """A kind of flag.
 
     Attributes:
+        opens: when it opens, or is renewed: "when a job ends and ..." (docs/flakiness.md).
         advice: what to do next.
         verdict: the verdict of the seeds that are evidence by themselves; None: several seeds are.
         shape: the name of its own shape on pages.
@@ -59,6 +60,7 @@ class _Row(Row):
     """
 
     mark: str = Verdict.suspect
+    opens: str = ""
     advice: str = ""
     verdict: Verdict | None = None
     shape: str = ""
@@ -76,6 +78,7 @@ class FlagKind(Described):
     devices, then false alarms, then right kernels that compute in another way than before.
     """
 
+    opens: str
     advice: str
     verdict: Verdict | None
     shape: str
@@ -89,6 +92,7 @@ class FlagKind(Described):
         "passes_by_tolerance",
         "Passes only by tolerance: rounding doesn't explain the error.",
         "Hollow pass",
+        opens="one of its seeds has that verdict",
         advice="Fix the kernel, or tighten the tolerance so that the test turns red until it is"
         " fixed.",
         verdict=Verdict.pass_by_tolerance,
@@ -101,6 +105,7 @@ class FlagKind(Described):
         "fix_masked",
         "It turned green, and the error stayed the same.",
         "Masked fix",
+        opens="the verdict turned green since the build before, and the error stayed the same",
         advice="Look for what changed the timing or the tolerance: the fault is there.",
         shape="fix_masked",
         accepts=Accepted.hollow,
@@ -111,6 +116,7 @@ class FlagKind(Described):
         "blunt_test",
         "Some mutants (known-wrong kernels) pass this test.",
         "Blunt test",
+        opens="a gauge found it",
         advice="Take the tolerance that the gauge advises, or other inputs.",
         shape="blunt",
         ends=Ends.gauge,
@@ -120,6 +126,7 @@ class FlagKind(Described):
         "hangs",
         "Some seed never ended.",
         "Hangs",
+        opens="one of its seeds hung; see below",
         advice="Open the job's log, and test the device.",
         verdict=Verdict.hang,
         mark=Verdict.hang,
@@ -132,6 +139,7 @@ class FlagKind(Described):
         "crashes",
         "Some seed's process died.",
         "Crashes",
+        opens="one of its seeds' processes died; see below",
         advice="Open the job's log, and test the device.",
         verdict=Verdict.crash,
         mark=Verdict.crash,
@@ -144,6 +152,8 @@ class FlagKind(Described):
         "flaky",
         "The same build is sometimes red.",
         "Flaky",
+        opens="its build has green and red seeds, and the job itself has a red one or the"
+        " first green ones",
         advice="Open the test: it says whether the seed, the device or the context decides.",
         shape="flaky",
         accepts=Accepted.red,
@@ -154,6 +164,7 @@ class FlagKind(Described):
         "nondeterministic",
         "The same seed on the same device gives other bits.",
         "Nondeterministic",
+        opens="attribution finds this on the build, and the job has seeds that take part",
         advice="Look for a race: the same inputs must give the same bits.",
         accepts=Accepted.red,
         ends=Ends.ruled_out,
@@ -163,6 +174,7 @@ class FlagKind(Described):
         "device_dependent",
         "The same seed gives other bits on another device.",
         "Device-dependent",
+        opens="the same",
         advice="Test the device that differs, or drain it.",
         accepts=Accepted.red,
         ends=Ends.ruled_out,
@@ -172,6 +184,7 @@ class FlagKind(Described):
         "context_dependent",
         "The outcome depends on what ran before in the same process.",
         "Context-dependent",
+        opens="the same",
         advice="Run what came before it in the same process, and bisect that.",
         accepts=Accepted.red,
         needs_numbers=False,
@@ -182,6 +195,8 @@ class FlagKind(Described):
         "latent_flake",
         "Green so far, but the tail of its errors reaches the tolerance.",
         "Latent flake",
+        opens="the tail predicts more failures than the target, and more than so few"
+        " distinct seeds could rule out",
         advice="Raise the tolerance a little, or fix the tail, before it turns red.",
         shape="marginal",
         accepts=Accepted.red,
@@ -192,6 +207,7 @@ class FlagKind(Described):
         "tolerance_too_tight",
         "The kernel is right, and the tolerance is too tight.",
         "False alarm",
+        opens="one of its seeds has the verdict `fail_by_tolerance`",
         advice="Raise the tolerance to what the formats allow.",
         verdict=Verdict.fail_by_tolerance,
         mark=Verdict.fail_by_tolerance,
@@ -202,6 +218,8 @@ class FlagKind(Described):
         "arithmetic_changed",
         "Rounding explains the errors, but in another arithmetic than on earlier builds.",
         "Arithmetic changed",
+        opens="rounding explains an output, in another"
+        " [arithmetic](verdicts.md#the-arithmetic) than on earlier builds; see below",
         advice="Acknowledge it where the new arithmetic is intended.",
         mark=Verdict.not_judged,  # nothing bad
         explained_is_quiet=True,

@@ -21,7 +21,7 @@ from gonogo.spec.executors import EXECUTORS
 from gonogo_service.cli.operate import secrets
 from gonogo_service.cli.operate.doctor import CHECKS
 from gonogo_workers.queue import MAX_MESSAGE_BYTES
-from tests.checks import errors, reference, routes, statistics
+from tests.checks import errors, flags, reference, routes, statistics
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -372,6 +372,7 @@ def test_the_pages_of_statistics_and_errors_are_those_of_their_tables() -> None:
         "run `python -m tests.checks.statistics`"
     )
     assert errors.PAGE.read_text() == errors.page(), "run `python -m tests.checks.errors`"
+    assert flags.PAGE.read_text() == flags.page(), "run `python -m tests.checks.flags`"
 
 
 def test_the_install_page_names_every_extra() -> None:
