@@ -239,6 +239,8 @@ def print_list(
     noun: Noun, *, limit: int, cursor: str | None, as_json: bool, **filters: Any
 ) -> None:
     """Print a list of the server's: a table, or {"items": [...], "next": cursor or null}."""
+    if filters.get("verdict"):
+        filters["verdict"] = show.verdict_value(filters["verdict"])
     with Client() as client:
         if noun.is_paged:
             page = client.some(noun.address, limit=limit, cursor=cursor, **filters)

@@ -7,8 +7,8 @@ import typer
 from gonogo import urls
 from gonogo.cli.kit import nouns, show
 from gonogo.cli.kit.client import Client
-from gonogo.cli.kit.groups import group
-from gonogo.cli.kit.nouns import CURSOR, JSON, LIMIT, Noun
+from gonogo.cli.kit.noun import Noun, Verb
+from gonogo.cli.kit.nouns import JSON
 
 JOBS = Noun(
     "jobs",
@@ -22,44 +22,24 @@ JOBS = Noun(
         "counts": lambda job: show.counts(job.get("counts") or {}),
     },
     "a job",
+    about="Look at jobs, cancel and delete them. `gonogo submit` starts one.",
+    filters={
+        "state": "List only jobs in this state: queued, running, finished, cancelled or failed.",
+        "verdict": "List only jobs with this verdict, such as 'hollow pass' or fail.",
+        "build": "List only jobs of this build.",
+        "test": "List only jobs of this test's key.",
+        "label": "List only jobs with this label, NAME=VALUE.",
+    },
+    remove=Verb(
+        "deleted", "Delete a job that has ended, with its results and artifacts, for ever."
+    ),
     page=urls.job,
 )
-
-app = group("Look at jobs, cancel and delete them. `gonogo submit` starts one.")
-
-
-@app.command("list")
-def list_(
-    state: str | None = typer.Option(
-        None,
-        help="List only jobs in this state: queued, running, finished, cancelled or failed.",
-    ),
-    verdict: str | None = typer.Option(
-        None, help="List only jobs with this verdict, such as 'hollow pass' or fail."
-    ),
-    build: str | None = typer.Option(None, help="List only jobs of this build."),
-    test: str | None = typer.Option(None, help="List only jobs of this test's key."),
-    label: str | None = typer.Option(None, help="List only jobs with this label, NAME=VALUE."),
-    limit: int = LIMIT,
-    cursor: str | None = CURSOR,
-    as_json: bool = JSON,
-) -> None:
-    """List the newest jobs."""
-    verdict = None if verdict is None else show.verdict_value(verdict)
-    filters = {"state": state, "verdict": verdict, "build": build, "test": test, "label": label}
-    nouns.print_list(JOBS, limit=limit, cursor=cursor, as_json=as_json, **filters)
-
-
-nouns.add_show(app, JOBS, "Show a job: what was submitted, its state, its counts, its diagnosis.")
-
-
-nouns.add_remove(
-    app, JOBS, "Delete a job that has ended, with its results and artifacts, for ever.", "deleted"
-)
+app = nouns.app_of(JOBS)
 
 
 @app.command()
-def cancel(job: str = typer.Argument(help="Its id."), as_json: bool = JSON) -> None:
+def cancel(job: str = typer.Argument(help=JOBS.argument_help), as_json: bool = JSON) -> None:
     """Cancel a job. A running kernel is stopped within seconds; results that are there stay."""
     with Client() as client:
         record = client.call("POST", f"{JOBS.of(job)}:cancel")
