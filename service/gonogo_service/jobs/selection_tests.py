@@ -83,15 +83,15 @@ def tests(
     for name, outcome, number in session.execute(query):
         counts[name][str(outcome)] = number
     order = table.verdict, _RANK, table.seed, table.repeat
-    number = func.row_number().over(partition_by=table.output, order_by=order).label("number")
+    rank = func.row_number().over(partition_by=table.output, order_by=order).label("rank")
     columns = table.output, table.verdict, table.outcome, table.seed, table.repeat, table.notes
-    worst = select(*columns, number).where(*shown).subquery()
+    worst = select(*columns, rank).where(*shown).subquery()
     records = {
         name: TestRecord(
             name, verdict, counts[name], seed, repeat, {**(notes or {}), "outcome": outcome}
         )
         for name, verdict, outcome, seed, repeat, notes, _ in session.execute(
-            select(worst).where(worst.c.number == 1)
+            select(worst).where(worst.c.rank == 1)
         )
     }
     return [records[name] for name in names], total

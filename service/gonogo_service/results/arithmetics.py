@@ -59,5 +59,5 @@ def of_jobs(
         for job, output, name, number in session.execute(
             query.where(table.job_id.in_(batch)).group_by(*by)
         ):
-            jobs.setdefault(job, {}).setdefault(output, {})[name] = number
+            jobs.setdefault(job, {}).setdefault(output, {})[str(name)] = number
     return {job: dict(outputs) for job, outputs in jobs.items()}

@@ -102,7 +102,7 @@ def _grouped(
     place = (table.seed - order.seeds[0]) * order.repeats + table.repeat
     by = place // width, table.seed_verdict
     query = select(func.min(place), table.seed_verdict, func.count())
-    return session.execute(query.where(table.job_id == job_id, SEED).group_by(*by)).all()  # type: ignore[return-value]
+    return session.execute(query.where(table.job_id == job_id, SEED).group_by(*by)).all()
 
 
 def _placed(

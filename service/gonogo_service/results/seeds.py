@@ -12,7 +12,6 @@ from typing import Any, Literal, NamedTuple
 from sqlalchemy import (
     ColumnElement,
     Integer,
-    Select,
     and_,
     case,
     func,
@@ -118,7 +117,7 @@ def read_at(session: Session, places: Sequence[tuple[str, int]]) -> Iterator[Sto
         yield from _seeds((row[1:] for row in rows), Reader.of(None))
 
 
-def _at(given: Given) -> Select[Any]:
+def _at(given: Given) -> Any:
     at = ResultRow.job_id == given("job"), ResultRow.arrival == given("arrival")
     query = select(*_HEAD, *Reader.of(None).columns()).join(SourceRow, OF_SOURCE).where(*at)
     return query.order_by(ResultRow.place).limit(MAX_ROWS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -105,7 +105,7 @@ def _rows(
     outputs = {place: _finite_each(seen) for place, seen in batch.objects.items()}
     for part in batch.columns:
         objects = part.objects()
-        seen = objects if part.is_finite else map(_finite_each, objects)
+        seen: Iterable[Any] = objects if part.is_finite else map(_finite_each, objects)
         outputs |= dict(zip(part.rows, seen, strict=True))
     for place, row in enumerate(batch.rows):
         verdict, duration = str(row["verdict"]), row.get("duration_ms")

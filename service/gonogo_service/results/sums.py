@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from typing import Any, cast
@@ -114,50 +115,74 @@ def of_batch(job_id: str, batch: Batch, day: date) -> list[dict[str, Any]]:
     Existing tests count into their iteration and have no sums of their own, because a suite has
     thousands; the arrays that they hand over have.
     """
+    with_outputs = batch.with_outputs()
+    rows = []
+    for group in _groups(batch):
+        keys = [(int(batch.rows[n]["seed"]), int(batch.rows[n]["repeat"])) for n in group.places]
+        seed, repeat = min(keys)
+        where = {"job_id": job_id, "output": group.output, "block": group.block, "day": day}
+        what = {"verdict": group.verdict, "explanation": group.explanation}
+        first = {"device": group.device, "seed": seed, "repeat": repeat}
+        counts = _counts(batch, group, with_outputs)
+        rows.append({**where, **what, **first, **counts, **_figures(group.values, keys)})
+    return rows
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Seeds of a batch, at these places, with their finite values of statistics."""
+
+    output: str
+    block: int
+    verdict: str
+    explanation: str
+    device: str
+    places: Sequence[int]
+    values: Mapping[str, Any]
+
+
+def _groups(batch: Batch) -> Iterator[_Group]:
+    """Yield the seeds that count together: of each output, then whole seeds."""
     # Imported here because the API's process starts without it.
     import numpy as np
 
-    size = len(batch)
-    seeds = np.array([int(row["seed"]) for row in batch.rows])
-    worst = {name: np.full(size, np.nan) for name in ("tolerance_ratio", "rounding_ratio")}
-    outputs: dict[str, list[tuple[Sequence[int], Any]]] = {}
+    parts: dict[str, list[tuple[Sequence[int], Any]]] = {}
     for part in batch.judged:
         for output in part.outputs:
-            outputs.setdefault(output.name, []).append((part.rows, output))
-    rows: list[dict[str, Any]] = []
-
-    def count(
-        output: str, places: Sequence[int], judged: Iterable[tuple[str, str | None]], values: Any
-    ) -> None:
-        groups: dict[tuple[Any, ...], list[int]] = {}
-        for number, (place, (verdict, explanation)) in enumerate(zip(places, judged, strict=True)):
-            row = batch.rows[place]
-            block, device = int(row["seed"]) // BLOCK, row.get("device") or ""
-            groups.setdefault((block, str(verdict), explanation or "", device), []).append(number)
-        for (block, verdict, explanation, device), members in sorted(groups.items()):
-            of_group = [places[number] for number in members]
-            seed, repeat = min((int(seeds[n]), int(batch.rows[n]["repeat"])) for n in of_group)
-            place = {"output": output, "block": block, "verdict": verdict, "device": device}
-            place |= {"explanation": explanation, "day": day, "seed": seed, "repeat": repeat}
-            counts = _counts(batch, of_group, verdict, with_outputs, whole=output == WHOLE)
-            figures = _figures({n: v[members] for n, v in values.items()}, seeds[of_group])
-            rows.append({"job_id": job_id, **place, **counts, **figures})
-
-    with_outputs = batch.with_outputs()
-    for name, parts in outputs.items():
-        places = [place for of_part, _ in parts for place in of_part]
+            parts.setdefault(output.name, []).append((part.rows, output))
+    worst = {name: np.full(len(batch), np.nan) for name in ("tolerance_ratio", "rounding_ratio")}
+    for name, of_output in parts.items():
+        places = [place for rows, _ in of_output for place in rows]
         values = {
-            statistic: np.concatenate([_values(output, statistic) for _, output in parts])
+            statistic: np.concatenate([_values(output, statistic) for _, output in of_output])
             for statistic in (*_LARGEST, "pcc_deficit")
         }
         for statistic, largest in worst.items():
             largest[places] = np.fmax(largest[places], values[statistic])
-        verdicts = (word for _, output in parts for word in output.values("verdict"))
-        words = (word for _, output in parts for word in output.values("explanation"))
-        count(name, places, zip(verdicts, words, strict=True), values)
+        words = [
+            [word for _, output in of_output for word in output.values(key)]
+            for key in ("verdict", "explanation")
+        ]
+        yield from _split(batch, name, places, list(zip(*words, strict=True)), values)
     judged = [(row["verdict"], row.get("explanation")) for row in batch.rows]
-    count(WHOLE, range(size), judged, worst)
-    return rows
+    yield from _split(batch, WHOLE, range(len(batch)), judged, worst)
+
+
+def _split(
+    batch: Batch,
+    output: str,
+    places: Sequence[int],
+    judged: Sequence[tuple[Any, Any]],
+    values: Mapping[str, Any],
+) -> Iterator[_Group]:
+    groups: dict[tuple[int, str, str, str], list[int]] = {}
+    for number, (place, (verdict, explanation)) in enumerate(zip(places, judged, strict=True)):
+        row = batch.rows[place]
+        block, device = int(row["seed"]) // BLOCK, row.get("device") or ""
+        groups.setdefault((block, str(verdict), explanation or "", device), []).append(number)
+    for key, numbers in sorted(groups.items()):
+        of_group = {name: column[numbers] for name, column in values.items()}
+        yield _Group(output, *key, [places[number] for number in numbers], of_group)
 
 
 def _values(output: Any, statistic: str) -> Any:
@@ -171,29 +196,28 @@ def _values(output: Any, statistic: str) -> Any:
     return np.where(np.isfinite(found), np.abs(found), np.nan)
 
 
-def _counts(
-    batch: Batch, places: Sequence[int], verdict: str, with_outputs: set[int], *, whole: bool
-) -> dict[str, Any]:
-    outcomes = [outcome_of(verdict, _green(batch.objects.get(place))) for place in places]
-    counts: dict[str, Any] = {
+def _counts(batch: Batch, group: _Group, with_outputs: set[int]) -> dict[str, Any]:
+    places = group.places
+    outcomes = [outcome_of(group.verdict, _green(batch.objects.get(place))) for place in places]
+    times: dict[int, float] = {}
+    if group.output == WHOLE:
+        given = {place: batch.rows[place].get("duration_ms") for place in places}
+        times = {place: ms for place, ms in given.items() if ms is not None and 0 < ms < 1e12}
+    timed = [ms for place, ms in times.items() if place in with_outputs]
+    is_empty = [group.output == WHOLE and place not in with_outputs for place in places]
+    return {
         "n": len(places),
         "passed": outcomes.count(Outcome.passed),
         "failed": outcomes.count(Outcome.failed),
-        **dict.fromkeys(("empty", "timed"), 0),
-        **dict.fromkeys(("duration_ms", "timed_ms"), 0.0),
+        "empty": sum(is_empty),
+        "duration_ms": float(sum(times.values())),
+        "timed": len(timed),
+        "timed_ms": float(sum(timed)),
     }
-    if whole:
-        times = {place: batch.rows[place].get("duration_ms") for place in places}
-        known = {place: ms for place, ms in times.items() if ms is not None and 0 < ms < 1e12}
-        timed = [ms for place, ms in known.items() if place in with_outputs]
-        counts |= {"empty": sum(place not in with_outputs for place in places)}
-        counts |= {"duration_ms": float(sum(known.values()))}
-        counts |= {"timed": len(timed), "timed_ms": float(sum(timed))}
-    return counts
 
 
-def _figures(values: Mapping[str, Any], seeds: Any) -> dict[str, Any]:
-    """Return the largest values and the sums of statistics; `seeds` are those of the values."""
+def _figures(values: Mapping[str, Any], keys: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    """Return the largest values and the sums of statistics; `keys` are (seed, repeat) of each."""
     import numpy as np
 
     figures: dict[str, Any] = {"max_abs": None, "rms_sum": 0.0}
@@ -206,17 +230,16 @@ def _figures(values: Mapping[str, Any], seeds: Any) -> dict[str, Any]:
         if not len(places):
             continue
         known = column[places]
-        if name in _LARGEST:
-            figures[name] = float(known.max())
-        if name in LOGARITHMIC:
-            logs = np.log(np.maximum(known, TINY))
-            figures[f"{name}_seed"] = int(seeds[places[known.argmax()]])
-            figures[f"{name}_n"] = len(known)
-            figures |= {f"{name}_log": float(logs.sum()), f"{name}_log2": float((logs**2).sum())}
-        if f"{name}_sum" in figures:
-            figures[f"{name}_sum"] = float(known.sum())
-        if name == "pcc_deficit":
-            figures["pcc_deficit_n"] = len(known)
+        logs = np.log(np.maximum(known, TINY))
+        found = {
+            name: float(known.max()),
+            f"{name}_seed": keys[places[known.argmax()]][0],
+            f"{name}_n": len(known),
+            f"{name}_log": float(logs.sum()),
+            f"{name}_log2": float((logs**2).sum()),
+            f"{name}_sum": float(known.sum()),
+        }
+        figures |= {key: value for key, value in found.items() if key in figures}
     return figures
 
 

@@ -107,7 +107,7 @@ def sums(
     session: Session, table: type[JobBlockRow | DailyRow], by: Sequence[Any], *where: Any
 ) -> dict[Any, Tally]:
     """Return the sums of an aggregate's rows by the values of some columns, in their order."""
-    columns = [func.sum(getattr(table, name)) for name in _ADDED]
+    columns: list[Any] = [func.sum(getattr(table, name)) for name in _ADDED]
     columns += [func.max(getattr(table, name)) for name in _MAXIMA]
     groups = (*by, table.verdict, table.explanation)
     query = select(*groups, *columns).where(*where).group_by(*groups)
@@ -129,15 +129,15 @@ def _tally(rows: Iterable[Any]) -> Tally:
         for name in _ADDED:
             added[name] += float(of_row[name])
         for name in _MAXIMA:
-            known = [value for value in (largest[name], of_row[name]) if value is not None]
+            known = (value for value in (largest[name], of_row[name]) if value is not None)
             largest[name] = max(known, default=None)
     means = {"rms": "rms_n", "pcc_deficit": "pcc_deficit_n"}
     metrics = {**{name: largest[name] for name in _MAXIMA}, "pcc_deficit": None}
     metrics |= {n: added[f"{n}_sum"] / added[of] if added[of] else None for n, of in means.items()}
     figures = {
-        name: Figure(int(known), largest[name], math.exp(added[f"{name}_log"] / known))
+        name: Figure(int(number), largest[name], math.exp(added[f"{name}_log"] / number))
         for name in LOGARITHMIC
-        if (known := added[f"{name}_n"])
+        if (number := added[f"{name}_n"])
     }
     return Tally(
         seeds=int(added["n"]),

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.spec.verdicts import WORST_FIRST, Verdict
 from gonogo_service.kit.database.columns import IdType, VerdictType
-from gonogo_service.kit.database.each import Ask, Given, among, of_each
+from gonogo_service.kit.database.each import Ask, Columns, Given, among, of_each
 from gonogo_service.kit.database.paging import batched
 from gonogo_service.results import seeds as stored
 from gonogo_service.results.model import WHOLE, JobBlockRow, ResultRow
@@ -39,7 +39,7 @@ _FEW_SILENT = 8
 _AT_ONCE = 100
 """Parts of one statement; SQLite allows 500."""
 _FINITE = 1.7e308
-_PART = (
+_PART: Columns = (
     *(("job", IdType), ("output", Text()), ("verdict", VerdictType)),
     *(("low", Double()), ("high", Double()), ("most", Integer())),
 )
@@ -295,8 +295,11 @@ def spread_of(
     ordered = sorted(values)
     if not ordered:
         return Spread(None, None, None, None, high, unnumbered)
-    shown = (ordered[min(len(ordered) - 1, int(share * len(ordered)))] for share in (0.1, 0.5, 0.9))
-    return Spread(ordered[0], *shown, max(ordered[-1], high or ordered[-1]), unnumbered)
+    most_from, middle, most_to = (
+        ordered[min(len(ordered) - 1, int(share * len(ordered)))] for share in (0.1, 0.5, 0.9)
+    )
+    largest = max(ordered[-1], high or ordered[-1])
+    return Spread(ordered[0], most_from, middle, most_to, largest, unnumbered)
 
 
 def newest(

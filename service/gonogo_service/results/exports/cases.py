@@ -132,7 +132,7 @@ def _case(part: Part, row: Row, name: str, entry: Mapping[str, Any], outputs: Ou
     details = [own, *(f"{output}: {_numbers(judged)}" for output, judged in bad.items())]
     if status is not Status.passed and part.job.kind is JobKind.seeds:
         details.append(f"again: {_check_command(part, row, next(iter(bad), ''))}")
-    facts = {"job": part.job.id, "build": part.job.build, "verdict": verdict.value}
+    facts: dict[str, Any] = {"job": part.job.id, "build": part.job.build, "verdict": verdict.value}
     facts |= {"explanation": entry.get("explanation")}
     facts |= {} if outcome is None else {"outcome": outcome}
     of_row = {name: row.get(name) for name in ("seed", "iteration", "repeat", "device")}
