@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import typer
@@ -52,44 +52,47 @@ def follow(client: Client, job: str, *, quiet: bool = False) -> dict[str, Any]:
 def report(client: Client, job: dict[str, Any], as_json: bool, fail_on: FailOn) -> None:
     """Print an ended job and exit with 0 or 1; with 3 when the infrastructure failed the job."""
     diagnosis = client.call("GET", f"/jobs/{job['id']}/diagnosis")
+    url = client.url + urls.job(job["id"])
     if as_json:
-        show.print_json(job | {"diagnosis": diagnosis, "url": client.url + urls.job(job["id"])})
+        show.print_json(job | {"diagnosis": diagnosis, "url": url})
     else:
         out = show.console()
         out.print(show.jobs_table([job], client.url))
-        noun = red_hollow.noun(job.get("test") or {})
-        if both := red_hollow.words(job.get("red", 0), job.get("hollow", 0), noun):
-            out.print(both, markup=False, soft_wrap=True)
-        if job.get("outcomes"):
-            out.print(f"tests: {show.counts(selections.ordered(job['outcomes']))}", markup=False)
-        if diagnosis and diagnosis.get("words"):
-            out.print(f"diagnosis: {diagnosis['words']}", markup=False)
-        for output in job.get("arithmetic") or ():
-            out.print(output["words"], markup=False, highlight=False, soft_wrap=True)
-        for output in job.get("flips") or ():
-            out.print(references.flips_line(output), soft_wrap=True)
-        for sentence in decided(job):
-            out.print(sentence, markup=False, soft_wrap=True)
-        if message := first_message(client, job):
-            out.print(message, markup=False)
-        if job["state"] == "cancelled":
-            out.print(
-                f"canceled after {job['done']} of {job['total']} seeds: no verdict that is green",
-                markup=False,
-            )
-        if job.get("error"):
-            out.print(f"error: {job['error']}", markup=False)
-        out.print(client.url + urls.job(job["id"]), style="underline", soft_wrap=True)
+        for sentence in _sentences(client, job, diagnosis or {}):
+            out.print(sentence, markup=False, highlight=False, soft_wrap=True)
+        out.print(url, style="underline", soft_wrap=True)
     if job["state"] != "finished":
         raise typer.Exit(3 if job["state"] == "failed" else 1)
-    outcomes = job.get("outcomes")
-    raise typer.Exit(
-        int(
-            show.failed(job.get("verdict"), fail_on)
-            if outcomes is None
-            else selections.failed(job, fail_on)
-        )
+    failed = (
+        show.failed(job.get("verdict"), fail_on)
+        if job.get("outcomes") is None
+        else selections.failed(job, fail_on)
     )
+    raise typer.Exit(int(failed))
+
+
+def _sentences(
+    client: Client, job: Mapping[str, Any], diagnosis: Mapping[str, Any]
+) -> Iterator[object]:
+    """Yield what there is to say of an ended job."""
+    noun = red_hollow.noun(job.get("test") or {})
+    if both := red_hollow.words(job.get("red", 0), job.get("hollow", 0), noun):
+        yield both
+    if job.get("outcomes"):
+        yield f"tests: {show.counts(selections.ordered(job['outcomes']))}"
+    if diagnosis.get("words"):
+        yield f"diagnosis: {diagnosis['words']}"
+    for output in job.get("arithmetic") or ():
+        yield output["words"]
+    for output in job.get("flips") or ():
+        yield references.flips_line(output)
+    yield from decided(job)
+    if message := first_message(client, job):
+        yield message
+    if job["state"] == "cancelled":
+        yield f"canceled after {job['done']} of {job['total']} seeds: no verdict that is green"
+    if job.get("error"):
+        yield f"error: {job['error']}"
 
 
 def decided(job: Mapping[str, Any]) -> list[str]:
@@ -118,25 +121,19 @@ def diagnose(job: str = typer.Argument(help="The job's id."), as_json: bool = JS
         diagnosis = client.call("GET", f"/jobs/{job}/diagnosis")
     if as_json:
         show.print_json(diagnosis)
-    else:
-        out = show.console()
-        if (diagnosis or {}).get("stages"):
-            out.print(show.stages_table(diagnosis["stages"]))
-        out.print(
-            (diagnosis or {}).get("words") or _why_none(diagnosis or {}),
-            markup=False,
-            soft_wrap=True,
-        )
+        return
+    out, told = show.console(), diagnosis or {}
+    if told.get("stages"):
+        out.print(show.stages_table(told["stages"]))
+    out.print(told.get("words") or _why_none(told), markup=False, soft_wrap=True)
 
 
-def _why_none(diagnosis: dict[str, Any]) -> str:
-    if diagnosis.get("state") not in ENDED:
-        return f"no diagnosis yet: the job is {diagnosis.get('state')}"
-    if diagnosis.get("verdict") in WITHOUT_NUMBERS:
-        return (
-            f"no diagnosis: the kernel gave no numbers ({diagnosis['verdict']}); see "
-            "`gonogo results`"
-        )
+def _why_none(diagnosis: Mapping[str, Any]) -> str:
+    state, verdict = diagnosis.get("state"), diagnosis.get("verdict")
+    if state not in ENDED:
+        return f"no diagnosis yet: the job is {state}"
+    if verdict in WITHOUT_NUMBERS:
+        return f"no diagnosis: the kernel gave no numbers ({verdict}); see `gonogo results`"
     return "no diagnosis: nothing unexplained was seen"
 
 
