@@ -8,12 +8,12 @@ from fastapi import Request
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo_dashboards.gauges import charts, gauge_page
+from gonogo_dashboards.gauges import charts, gauge_page, report_rows
 from gonogo_dashboards.kit.navigation import Entry
 from gonogo_dashboards.kit.site import Site
 
 NAVIGATION = (Entry("gauges", "Gauges", urls.GAUGES, "Analysis", 3, ("gauge",)),)
-TEMPLATE_NAMES = {"gauge_charts": charts}
+TEMPLATE_NAMES = {"gauge_charts": charts, "gauge_report": report_rows}
 
 
 def add(site: Site) -> None:
