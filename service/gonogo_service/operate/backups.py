@@ -138,17 +138,16 @@ def _check_sqlite(path: Path) -> None:
     with path.open("rb") as file:
         if file.read(16) != b"SQLite format 3\0":
             raise JobError(refusal)
+    ours = "SELECT name FROM sqlite_master WHERE name = 'alembic_version'"
     try:
         with closing(sqlite3.connect(path)) as given:
             (trouble,) = given.execute("PRAGMA quick_check(1)").fetchone()
-            is_ours = given.execute(
-                "SELECT name FROM sqlite_master WHERE name = 'alembic_version'"
-            ).fetchone()
+            is_ours = given.execute(ours).fetchone() is not None
     except sqlite3.DatabaseError as problem:
-        raise JobError(f"{path} is damaged: {problem}") from problem
+        trouble, is_ours = str(problem), True
     if trouble != "ok":
         raise JobError(f"{path} is damaged: {trouble}")
-    if is_ours is None:
+    if not is_ours:
         raise JobError(refusal)
 
 

@@ -13,10 +13,10 @@ import pytest
 from sqlalchemy import Engine, func, insert, select
 from sqlalchemy.engine import make_url
 
-import gonogo.settings
 import stored_jobs
 import stored_webhooks
 from api import in_process
+from gonogo import settings
 from gonogo.cli.__main__ import main
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit import audit
@@ -45,7 +45,7 @@ def gonogo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
 
     def run(url: str, *words: str) -> tuple[int, str]:
         monkeypatch.setenv("GONOGO_DATABASE_URL", url)
-        gonogo.settings.load.cache_clear()
+        settings.load.cache_clear()
         monkeypatch.setattr(sys, "argv", ["gonogo", "db", *words])
         with pytest.raises(SystemExit) as ended:
             main()

@@ -5,8 +5,9 @@ In production, upgrading is one step before the new processes start.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -82,7 +83,6 @@ def upgrade(
 
     Safe to run several times, and from several places at once.
     """
-    from gonogo.cli.kit import show
     from gonogo_service.cli.operate.database import configure, engine
     from gonogo_service.operate import schema
 
@@ -99,15 +99,9 @@ def upgrade(
                 )
             folder = Path(config.var_dir).absolute()
             enroll_host(database, enroll, folder, config.secret_key.get_secret_value())
-    if as_json:
-        show.print_json(
-            {"before": before.value, "after": after.value, "copy": str(copy) if copy else None}
-        )
-    else:
-        print(
-            f"schema: was {before.value}, is {after.value}"
-            + (f"; the file before the upgrade: {copy}" if copy else "")
-        )
+    record = {"before": before.value, "after": after.value, "copy": str(copy) if copy else None}
+    text = f"; the file before the upgrade: {copy}" if copy else ""
+    _tell(record, f"schema: was {before.value}, is {after.value}{text}", as_json)
 
 
 @app.command()
@@ -119,7 +113,6 @@ def backup(
 
     SQLite's backup is an SQLite file. That of PostgreSQL is made by pg_dump, in its custom format.
     """
-    from gonogo.cli.kit import show
     from gonogo_service.cli.operate.database import engine
     from gonogo_service.operate import backups
 
@@ -129,10 +122,7 @@ def backup(
         except OSError as problem:
             raise JobError(f"can't write the backup: {problem}") from problem
     size = file.stat().st_size
-    if as_json:
-        show.print_json({"file": str(file), "bytes": size})
-    else:
-        print(f"backed up: {file}, {size:,} bytes")
+    _tell({"file": str(file), "bytes": size}, f"backed up: {file}, {size:,} bytes", as_json)
 
 
 @app.command()
@@ -144,7 +134,6 @@ def restore(
 
     Start the service afterwards, with the GONOGO_SECRET_KEY of the one that was backed up.
     """
-    from gonogo.cli.kit import show
     from gonogo_service.cli.operate.database import engine
     from gonogo_service.operate import backups, schema
 
@@ -153,11 +142,9 @@ def restore(
             backups.restore(file, database)
         except OSError as problem:
             raise JobError(f"can't read the backup: {problem}") from problem
-        state = schema.state(database)
-    if as_json:
-        show.print_json({"file": str(file), "schema": state.value})
-    else:
-        print(f"restored: {file}; the schema is {state.value}")
+        state = schema.state(database).value
+    record = {"file": str(file), "schema": state}
+    _tell(record, f"restored: {file}; the schema is {state}", as_json)
 
 
 @app.command()
@@ -170,10 +157,9 @@ def prune(
     Jobs, their verdicts and their counts stay. So does all that is evidence of an open flag, the
     newest job of each test, and what GONOGO_KEEP_BUILDS or the label `keep` names.
     """
-    from gonogo.cli.kit import show
     from gonogo_service.cli.operate.database import configure, engine
 
-    config = configure()
+    config = configure()  # says what is missing before the next imports do
     from gonogo_service.background.retention import policy_of
     from gonogo_service.operate import retention
 
@@ -184,14 +170,19 @@ def prune(
             removed = retention.estimate(database, policy, now=now)
         else:
             removed = retention.prune(database, policy, now=now, actor="command line")
+    lines = [
+        f"{tier}: {amount.rows} rows of {amount.jobs} jobs, about {amount.bytes} bytes "
+        f"({f'older than {days} days' if (days := policy.days[tier]) else 'kept for ever'})"
+        for tier, amount in removed.tiers.items()
+    ]
+    lines += ["nothing was removed: this was --dry-run"] if dry_run else []
+    _tell({"dry_run": dry_run, **removed.to_json()}, "\n".join(lines), as_json)
+
+
+def _tell(record: Mapping[str, Any], text: str, as_json: bool) -> None:
+    from gonogo.cli.kit import show
+
     if as_json:
-        show.print_json({"dry_run": dry_run, **removed.to_json()})
-        return
-    for tier, amount in removed.tiers.items():
-        days = policy.days[tier]
-        print(
-            f"{tier}: {amount.rows} rows of {amount.jobs} jobs, about {amount.bytes} bytes "
-            f"({f'older than {days} days' if days else 'kept for ever'})"
-        )
-    if dry_run:
-        print("nothing was removed: this was --dry-run")
+        show.print_json(record)
+    else:
+        print(text)
