@@ -20,7 +20,6 @@ from gonogo_dashboards import pages
 from gonogo_service import login, refusals, triage_form
 from gonogo_service.bisections import store as bisections
 from gonogo_service.edge import Edge
-from gonogo_service.jobs import event_positions
 from gonogo_service.jobs import events as stored_events
 from gonogo_service.jobs.events import Event
 from gonogo_service.jobs.live_events import Hub, closing_on_signals
@@ -118,15 +117,15 @@ def make_context(settings: Settings) -> Context:
         )
     engine = engines.make_engine(settings.database_url)
 
-    def positions(job_ids: Collection[str]) -> dict[str, event_positions.Position]:
+    def positions(job_ids: Collection[str]) -> dict[str, stored_events.Position]:
         with engines.reading(engine) as session:
-            return event_positions.positions(session, job_ids)
+            return stored_events.positions(session, job_ids)
 
     def read(job_id: str, after: int) -> list[Event[Any]]:
         with engines.reading(engine) as session:
             return stored_events.after(session, job_id, after)
 
-    def bisection_positions(ids: Collection[str]) -> dict[str, event_positions.Position]:
+    def bisection_positions(ids: Collection[str]) -> dict[str, stored_events.Position]:
         with engines.reading(engine) as session:
             return bisections.positions(session, ids)
 

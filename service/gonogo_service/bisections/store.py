@@ -27,8 +27,7 @@ from gonogo_service.bisections.model import (
     SearchTrack,
 )
 from gonogo_service.devices.model import WorkerRow
-from gonogo_service.jobs.event_positions import Position
-from gonogo_service.jobs.events import Event
+from gonogo_service.jobs.events import Event, Position
 from gonogo_service.jobs.model import AttemptRow, JobRow
 from gonogo_service.kit.database.ids import is_id
 from gonogo_service.kit.database.paging import Page, newest_first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import MISSING, dataclass, fields
 from datetime import datetime
 from typing import Any, ClassVar, Generic, TypeVar
@@ -64,6 +65,20 @@ class Event(Generic[Data]):
     data: Data
     at: datetime | None = None
     """When it was stored; a bisection has only its newest state, without a time"""
+
+
+@dataclass(frozen=True)
+class Position:
+    """The number of a job's last event, and whether there can be more."""
+
+    last: int
+    final: bool
+
+
+def positions(session: Session, job_ids: Collection[str]) -> dict[str, Position]:
+    """Return the position of each job, in one query; jobs that don't exist are left out."""
+    query = select(JobRow.id, JobRow.last_event, JobRow.state).where(JobRow.id.in_(job_ids))
+    return {job: Position(last, state.final) for job, last, state in session.execute(query)}
 
 
 def add(

@@ -18,8 +18,7 @@ import structlog
 from anyio import to_thread
 from sqlalchemy.exc import SQLAlchemyError
 
-from gonogo_service.jobs.event_positions import Position
-from gonogo_service.jobs.events import Event
+from gonogo_service.jobs.events import Event, Position
 
 POLL_S = 0.25
 Positions = Callable[[Collection[str]], dict[str, Position]]

@@ -18,7 +18,7 @@ from gonogo_service.gauges import api as gauges
 from gonogo_service.jobs.bodies import GaugeIn
 from gonogo_service.kit.answers import make_router
 from gonogo_service.kit.notifier import DispatchNotifier
-from gonogo_service.people.context import Admin, Context, Ctx, Submitter
+from gonogo_service.people.context import Context, Ctx, Submitter
 
 router = make_router("rehearsals")
 
