@@ -19,7 +19,7 @@ from gonogo_dashboards.comparison.compared_tests import TestLine
 from gonogo_dashboards.kit import build_cells, words
 from gonogo_dashboards.kit.list_rows import Count
 from gonogo_service.compare import build_choices, comparing
-from gonogo_service.compare.sides import SideResults
+from gonogo_service.compare.sides import SideCounts, SideResults
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.tests import matrices
@@ -32,16 +32,10 @@ GATE_VERDICTS = {0: "pass", 1: "fail", 3: "inconclusive"}
 
 
 @dataclass(frozen=True)
-class SideLine:
+class SideLine(SideCounts):
     """Base or head: the request, and the builds and jobs that it names."""
 
-    requested: str
-    builds: tuple[str, ...]
-    run: str | None
     url: str | None
-    jobs: int
-    waiting: int
-    more_jobs: bool
 
 
 @dataclass(frozen=True)
@@ -244,16 +238,12 @@ def _parts(tests: Sequence[tuple[str, bool]]) -> tuple[Count, ...]:
 
 
 def _unread(text: str) -> SideLine | None:
-    return SideLine(text, (), None, None, 0, 0, False) if text else None
+    return SideLine(text, None, (), 0, 0, False, None) if text else None
 
 
 def _side(results: SideResults) -> SideLine:
-    url = (
-        urls.run(results.side.run) if results.side.run else urls.jobs({"build": results.side.build})
-    )
-    return from_object(
-        SideLine, results, requested=results.side.requested, run=results.side.run, url=url
-    )
+    url = urls.run(results.run) if results.run else urls.jobs({"build": results.build})
+    return from_object(SideLine, results, url=url)
 
 
 def _count(kind: Class, number: int) -> ClassCount:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Query
 
@@ -36,15 +36,6 @@ Base = Annotated[
 Head = Annotated[
     str, Query(min_length=1, max_length=MAX_FILTER, description=f"With the commit: {NAMES}")
 ]
-
-
-@dataclass(frozen=True)
-class SideOut(SideCounts):
-    """The builds, run and jobs of base or head."""
-
-    requested: str
-    """The requested name"""
-    run: str | None
 
 
 @dataclass(frozen=True)
@@ -92,15 +83,6 @@ class FindingOut:
 
 
 @dataclass(frozen=True)
-class ComparedLinks:
-    """Pages of a test, and of its newest job on head and on base."""
-
-    test: str
-    head: str | None
-    base: str | None
-
-
-@dataclass(frozen=True)
 class ComparedOut:
     """A test of a comparison; `class`, `verdict` and `words` are those of its first finding."""
 
@@ -124,22 +106,16 @@ class ComparedOut:
     """Command that runs the worst seed again"""
     pair: BuildPair | None
     """Head's build against base's on equal seeds, if a job compared them"""
-    links: ComparedLinks
-
-
-@dataclass(frozen=True)
-class ComparisonLinks:
-    """The page of a comparison."""
-
-    page: str
+    links: dict[Literal["test", "head", "base"], str | None]
+    """Pages of the test, and of its newest job on head and on base"""
 
 
 @dataclass(frozen=True)
 class ComparisonOut:
     """A page of tests, the most important first, with the result for all tests."""
 
-    base: SideOut
-    head: SideOut
+    base: SideCounts
+    head: SideCounts
     complete: bool
     """Whether every job of both sides is over"""
     counts: dict[str, int]
@@ -148,7 +124,7 @@ class ComparisonOut:
     tests: int
     policy: str
     gate: Gate
-    links: ComparisonLinks
+    links: dict[Literal["page"], str]
     items: list[ComparedOut]
     next: str | None
 
@@ -180,11 +156,11 @@ def compare(
     return from_object(
         ComparisonOut,
         comparison,
-        base=from_object(SideOut, comparison.base, comparison.base.side),
-        head=from_object(SideOut, comparison.head, comparison.head.side),
+        base=from_object(SideCounts, comparison.base),
+        head=from_object(SideCounts, comparison.head),
         tests=len(comparison.tests),
         gate=comparison.gate(fail_on),
-        links=ComparisonLinks(urls.compare(base, head)),
+        links={"page": urls.compare(base, head)},
         items=[_compared(test) for test in shown],
         next=str(start + limit) if start + limit < len(tests) else None,
     )
@@ -206,11 +182,9 @@ def _compared(test: Compared) -> ComparedOut:
         ],
         base=None if test.base is None else test.base.shown,
         head=None if test.head is None else test.head.shown,
-        links=ComparedLinks(
-            urls.history(test.place.test_key), _newest(test.head), _newest(test.base)
-        ),
+        links={
+            "test": urls.history(test.place.test_key),
+            "head": urls.job(test.head.jobs[0]) if test.head and test.head.jobs else None,
+            "base": urls.job(test.base.jobs[0]) if test.base and test.base.jobs else None,
+        },
     )
-
-
-def _newest(ran: RunCounts | None) -> str | None:
-    return urls.job(ran.jobs[0]) if ran is not None and ran.jobs else None

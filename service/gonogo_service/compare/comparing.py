@@ -239,7 +239,7 @@ def _with_programs(
 def _pairs(session: Session, base: SideResults, head: SideResults) -> dict[Place, BuildPair]:
     """Return the newest pair of each place, among the newest jobs that have results."""
     before, after = (
-        {*side.builds, *filter(None, [side.side.build])} for side in (base, head)
+        {*side.builds, *filter(None, [side.build])} for side in (base, head)
     )  # a build that never ran by itself is named by the request
     query = select(JobRow).where(
         JobRow.build.in_(after),

@@ -75,8 +75,11 @@ class Side:
 
 @dataclass(frozen=True)
 class SideCounts:
-    """The builds and jobs of base or head."""
+    """The builds, run and jobs of base or head."""
 
+    requested: str
+    """The requested name"""
+    run: str | None
     builds: tuple[str, ...]
     jobs: int
     waiting: int
@@ -89,7 +92,8 @@ class SideCounts:
 class SideResults(SideCounts):
     """The result of each test on one side."""
 
-    side: Side
+    build: str | None
+    """The requested build; None: all of a run"""
     tests: Mapping[Place, RunSummary]
     facts: Mapping[Place, tuple[JobFacts, ...]] = field(default_factory=dict)
     """For kernels: the jobs that have results, newest first."""
@@ -155,11 +159,13 @@ def read(session: Session, side: Side) -> SideResults:
             # the same sequence for all: a side is one build, whatever place it had at the time
             facts.setdefault(Place.of(row), []).append(job_facts(row, 0))
     return SideResults(
+        side.requested,
+        side.run,
         tuple(dict.fromkeys(row.build for row in rows)),
         len(rows),
         sum(not row.state.final for row in rows),
         more_jobs,
-        side,
+        side.build,
         tests,
         {place: tuple(jobs) for place, jobs in facts.items()},
         branches,

@@ -17,7 +17,7 @@ from gonogo.spec.verdicts import Verdict
 from gonogo_service.ci import report
 from gonogo_service.ci.model import CommitCheckRow
 from gonogo_service.compare.comparing import Compared, Comparison
-from gonogo_service.compare.sides import Place, Side, SideResults
+from gonogo_service.compare.sides import Place, SideResults
 from gonogo_service.kit.database.states import HookSource, JobState
 from gonogo_service.waivers.model import WaiverRow
 
@@ -79,7 +79,7 @@ def a_test(
 
 def comparison(*tests: Compared, base_jobs: int = 1) -> Comparison:
     base, head = (
-        SideResults((name,), jobs, 0, False, Side(name, name, None), {})
+        SideResults(name, None, (name,), jobs, 0, False, name, {})
         for name, jobs in (("base", base_jobs), ("head", 1))
     )
     return Comparison(base, head, tests, "1")
