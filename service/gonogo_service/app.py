@@ -32,7 +32,6 @@ from gonogo_service.kit.principals import Keys
 from gonogo_service.operate import health_api as health
 from gonogo_service.operate import metrics
 from gonogo_service.operate.readiness import PATIENCE_S, Readiness, check
-from gonogo_service.people import sessions
 from gonogo_service.people import store as tokens
 from gonogo_service.people.context import Context
 from gonogo_service.people.failures import FailureLimits
@@ -143,8 +142,7 @@ def make_context(settings: Settings) -> Context:
 
     def living(token_ids: Collection[str], logins: Collection[str]) -> set[str]:
         with engines.reading(engine) as session:
-            now = utcnow()
-            return tokens.living(session, token_ids, now) | sessions.living(session, logins, now)
+            return tokens.living(session, token_ids, logins, utcnow())
 
     notifier = DispatchNotifier(settings.broker_url)
     probe = engines.make_engine(settings.database_url, pool_size=1, patience_s=PATIENCE_S)

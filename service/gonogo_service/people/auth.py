@@ -12,19 +12,20 @@ import hmac
 import secrets
 import string
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from sqlalchemy import delete
 from sqlalchemy.exc import SQLAlchemyError
 
 from gonogo import settings as configuration
 from gonogo_service.kit import audit
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.principals import Keys, Principal
-from gonogo_service.people import sessions
 from gonogo_service.people import store as tokens
-from gonogo_service.people.model import TokenRow
+from gonogo_service.people.model import SessionRow, TokenRow
 
 if TYPE_CHECKING:
     from gonogo_service.people.context import Context
@@ -100,11 +101,12 @@ def by_token(context: Context, text: str) -> Principal | Refusal:
 def by_cookie(context: Context, cookie: str) -> Principal | None:
     """Return the principal of a session cookie; None if the session has ended."""
     with context.reading() as session:
-        login = sessions.by_hash(session, context.keys.digest("session", cookie))
-    if login is None:
+        found = tokens.login_by_hash(session, context.keys.digest("session", cookie))
+    if found is None:
         return None
-    _touch(context, login.token)
-    return _principal("session", login.token, login.id, login.csrf)
+    login, token = found
+    _touch(context, token)
+    return _principal("session", token, login.id, login.csrf)
 
 
 def _principal(kind: str, token: TokenRow, credential: str, csrf: str = "") -> Principal:
@@ -126,41 +128,41 @@ def _principal(kind: str, token: TokenRow, credential: str, csrf: str = "") -> P
 def login(context: Context, text: str) -> tuple[str, datetime] | Refusal:
     """Create a session for a token; return the cookie's value and its end, or why there is none.
 
-    A session ends with its token at the latest.
+    A session ends with its token at the latest. Those that have ended are deleted.
     """
     principal = by_token(context, text.strip())
     if isinstance(principal, Refusal):
         return principal
-    ends = min(utcnow() + SESSION_LIFE, principal.expires_at or datetime.max.replace(tzinfo=UTC))
-    cookie = secrets.token_urlsafe(32)
+    now, cookie = utcnow(), secrets.token_urlsafe(32)
+    ends = min(now + SESSION_LIFE, principal.expires_at or datetime.max.replace(tzinfo=UTC))
     with context.session() as session:
-        digest = context.keys.digest("session", cookie)
-        sessions.create(
-            session,
-            digest=digest,
+        session.execute(delete(SessionRow).where(SessionRow.expires_at <= now))
+        row = SessionRow(
+            id=context.keys.digest("session", cookie),
             token_id=principal.id,
             csrf=secrets.token_urlsafe(24),
+            created_at=now,
             expires_at=ends,
         )
+        session.add(row)
         audit.record(session, actor=principal.actor, action="session.created", subject=principal.id)
     return cookie, ends
 
 
 def logout(context: Context, principal: Principal, cookie: str) -> None:
     """End the session of a cookie."""
+    digest = context.keys.digest("session", cookie)
     with context.session() as session:
-        sessions.remove(session, context.keys.digest("session", cookie))
+        session.execute(delete(SessionRow).where(SessionRow.id == digest))
         audit.record(session, actor=principal.actor, action="session.ended", subject=principal.id)
 
 
 def _touch(context: Context, token: TokenRow) -> None:
     now = utcnow()
-    if tokens.is_stale(token, now):
-        try:
-            with context.session() as session:
-                tokens.touch(session, token.id, now)
-        except SQLAlchemyError:  # a full disk must not lock out readers
-            pass
+    if token.last_used_at is None or now - token.last_used_at >= tokens.USE_RECORDED_EVERY:
+        with suppress(SQLAlchemyError), context.session() as session:
+            # suppressed: a full disk must not lock out readers
+            tokens.touch(session, token.id, now)
 
 
 def _random(length: int) -> str:

@@ -1,4 +1,7 @@
-"""Bearer tokens, stored only as keyed hashes."""
+"""Bearer tokens, and logins to the pages, stored only as keyed hashes.
+
+A login belongs to a token and ends with it.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,31 @@ def by_hash(session: Session, digest: str) -> TokenRow | None:
     return session.scalar(select(TokenRow).where(TokenRow.hash == digest))
 
 
-def living(session: Session, ids: Collection[str], now: datetime) -> set[str]:
-    """Return those of the tokens that are valid now."""
+def login_by_hash(session: Session, digest: str) -> tuple[SessionRow, TokenRow] | None:
+    """Return the login with that keyed hash and its token; None if one of the two has ended."""
+    now = utcnow()
+    query = (
+        select(SessionRow, TokenRow)
+        .join(TokenRow, TokenRow.id == SessionRow.token_id)
+        .where(SessionRow.id == digest, SessionRow.expires_at > now)
+    )
+    match = session.execute(query).first()
+    return (match[0], match[1]) if match is not None and match[1].valid(now) else None
+
+
+def living(
+    session: Session, tokens: Collection[str], logins: Collection[str], now: datetime
+) -> set[str]:
+    """Return those of the tokens and of the logins that are valid now."""
     unexpired = TokenRow.expires_at.is_(None) | (TokenRow.expires_at > now)
-    query = select(TokenRow.id).where(TokenRow.id.in_(ids), TokenRow.revoked_at.is_(None))
-    return set(session.scalars(query.where(unexpired)))
+    valid = TokenRow.revoked_at.is_(None) & unexpired
+    of_tokens = select(TokenRow.id).where(TokenRow.id.in_(tokens), valid)
+    of_logins = (
+        select(SessionRow.id)
+        .join(TokenRow, TokenRow.id == SessionRow.token_id)
+        .where(SessionRow.id.in_(logins), SessionRow.expires_at > now, valid)
+    )
+    return {*session.scalars(of_tokens), *session.scalars(of_logins)}
 
 
 def name_of(session: Session, actor: str) -> str:
@@ -45,11 +68,6 @@ def revoke(session: Session, token: TokenRow) -> None:
     """Revoke a token and end its sessions. Revoking it twice keeps the first time."""
     token.revoked_at = token.revoked_at or utcnow()
     session.execute(delete(SessionRow).where(SessionRow.token_id == token.id))
-
-
-def is_stale(token: TokenRow, now: datetime) -> bool:
-    """Return whether `last_used_at` is due to be written again."""
-    return token.last_used_at is None or now - token.last_used_at >= USE_RECORDED_EVERY
 
 
 def touch(session: Session, token_id: str, now: datetime) -> None:
