@@ -32,7 +32,7 @@ def create(
 ) -> JobRow:
     """Store the job with its rows, and conclude it like any job.
 
-    It gets its verdict, roll-ups, flags and webhook messages from the rows, which are as a worker
+    It gets its verdict, sums, flags and webhook messages from the rows, which are as a worker
     sends them: one for each (iteration, repeat), at least one. source: the fields of ImportedFile.
     fields: those of NewJob that say where and for whom it ran.
     """

@@ -68,7 +68,7 @@ class Batch:
     def check(self) -> None:
         """Raise SenselessResult for statistics that no judgment has, and places that no seed has.
 
-        A hostile host sends anything, and roll-ups, charts and comparisons compute with them.
+        A hostile host sends anything, and sums, charts and comparisons compute with them.
         """
         forms.check_rows(self.rows)
         for row in self.rows:

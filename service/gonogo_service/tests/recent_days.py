@@ -1,4 +1,4 @@
-"""The last days of a figure that is counted from the roll-ups: past days once, then cached."""
+"""The last days of a figure that is counted from the daily sums: past days once, then cached."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 Figure = TypeVar("Figure")
 RECOUNT = timedelta(hours=1)
-"""Past days change only when roll-ups are rebuilt or catch up; pages show that after this time."""
+"""Past days change only when a job is deleted, or a clock went back; pages show it after this time."""
 GRACE = timedelta(hours=1)
 """Yesterday's last transactions may commit this long after midnight; until then it isn't cached."""
 

@@ -1,7 +1,4 @@
-"""UUIDv7 identifiers (RFC 9562).
-
-They sort by time, so that `seed_results` can be partitioned by the job's id.
-"""
+"""UUIDv7 identifiers (RFC 9562), which sort by time."""
 
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ def new_id() -> str:
 def floor(moment: datetime) -> str:
     """Return the smallest possible id of the moment's millisecond.
 
-    It bounds partitions and "newer than" queries.
+    It bounds "newer than" queries.
     """
     return str(UUID(int=int(moment.timestamp() * 1000) << 80))
 

@@ -20,7 +20,7 @@ class JobKind(StrEnum):
 
 
 LISTED_KINDS = (JobKind.seeds, JobKind.import_)
-"""The jobs with test results: lists show them, and histories and roll-ups count them."""
+"""The jobs with test results: lists show them, and histories and sums count them."""
 IMPORT_EXECUTOR = "import"
 """Stands for the executor of an imported job. No worker has it, and no job may request it."""
 
