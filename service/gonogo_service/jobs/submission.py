@@ -32,6 +32,7 @@ from gonogo_service.jobs.bodies import JobIn, Prepared, SequentialSeeds, Target
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.jobs.new_job import NewJob
 from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.records import from_object
 
 _REMEDY = "; another name is known once a worker with it has run"
 
@@ -75,7 +76,9 @@ def resolve(session: Session, body: JobIn, settings: Settings, owner: str) -> Ne
         if body.reference is not None:
             reference = _reference(session, body, build, test, settings)
     stop = body.seeds.stop_on_finding if isinstance(body.seeds, SequentialSeeds) else None
-    return NewJob(
+    return from_object(
+        NewJob,
+        body,
         test_key=test.key,
         workload_key=test.workload_key,
         kernel=test.kernel,
@@ -86,15 +89,12 @@ def resolve(session: Session, body: JobIn, settings: Settings, owner: str) -> Ne
         build_sequence=build.sequence,
         **dict(body.target),
         seeds=body.each_seed,
-        repeats=body.repeats,
         context=body.context.canonical() if isinstance(body.context, Prepared) else body.context,
-        priority=body.priority,
-        queue_deadline_s=body.queue_deadline_s,
-        labels=body.labels,
         commit=None if body.commit is None else body.commit.model_dump(),
         owner=owner,
         request=body.model_dump(mode="json", exclude={"test", "context"}),
         chunk_seconds=settings.chunk_seconds,
+        resubmit_of=None,
         reference=reference,
         stop_on_finding=stop,
     )
