@@ -33,7 +33,7 @@ ROWS = 32
 
 def measure(test: TestSpec, seeds: int) -> MeasuredTest:
     """The gauge of a test, without other inputs."""
-    return gauged(Entry(test.kernel, test, seeds), search=False, deadline=None)[0]
+    return gauged(Entry(name=test.kernel, test=test, seeds=seeds), search=False, deadline=None)[0]
 
 
 def show(console: Console, title: str, gauge: MeasuredTest, names: tuple[str, ...]) -> None:

@@ -6,10 +6,9 @@ The caller reads the YAML, JSON or TOML.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from gonogo import fields
 from gonogo.errors import FieldError
@@ -37,7 +36,8 @@ def _names(of: str) -> Any:
     return Field(strict=False, json_schema_extra=in_words(f"names of {of}"))
 
 
-_Builds = Annotated[tuple[_Name, ...], _names("builds")]
+_NONE = BeforeValidator(lambda value: () if value is None else value)
+_Builds = Annotated[tuple[_Name, ...], _names("builds"), _NONE]
 
 
 class _Options(Model):
@@ -48,25 +48,21 @@ class _Options(Model):
     seeds: Annotated[int, Field(ge=1, le=1000), WHOLE] = 1
     seed_start: Annotated[int, Field(ge=0, le=2**53 - 1001), WHOLE] = 0
     executor: _Name = EMULATOR
-    builds: _Builds | None = None
-    wrong_builds: _Builds | None = None
-    gates: Annotated[tuple[_Name, ...], _names("gates"), checked(_gates)] | None = None
-
-    def given(self) -> dict[str, Any]:
-        """Return the fields that are there, by name."""
-        values = {name: getattr(self, name) for name in _Options.model_fields}
-        return {
-            name: value
-            for name, value in values.items()
-            if name in self.model_fields_set and value is not None
-        }
+    builds: _Builds = ()
+    """Right builds, besides the emulator's."""
+    wrong_builds: _Builds = ()
+    """Mutants, besides the emulator's."""
+    gates: Annotated[tuple[_Name, ...], _names("gates"), checked(_gates), _NONE] = ()
+    """The public gates to apply; empty: all."""
 
 
 class _Defaults(_Options):
     test: dict[str, Any] | None = None
 
 
-class _Entry(_Options):
+class Entry(_Options):
+    """One test to gauge, its seeds, and the builds to use besides the emulator's."""
+
     name: _Name = ""
     test: TestSpec
 
@@ -77,24 +73,6 @@ class _Tests(Model):
     ]
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One test to gauge, its seeds, and the builds to use besides the emulator's.
-
-    `builds` are right and `wrong_builds` are mutants. `gates` names the public gates to apply;
-    empty: all.
-    """
-
-    name: str
-    test: TestSpec
-    seeds: int
-    seed_start: int = 0
-    executor: str = EMULATOR
-    builds: tuple[str, ...] = ()
-    wrong_builds: tuple[str, ...] = ()
-    gates: tuple[str, ...] = ()
-
-
 def parse(data: object, *, seeds: int, max_elements: int = MAX_ELEMENTS) -> list[Entry]:
     """Parse {"defaults": {...}, "tests": [{"name", "test": {...}, ...}]}, or the list alone.
 
@@ -102,18 +80,16 @@ def parse(data: object, *, seeds: int, max_elements: int = MAX_ELEMENTS) -> list
     `test`. Raises FieldError, or FieldErrors with all problems of all tests.
     """
     problems = fields.Problems()
-    whole: Mapping[str, Any] = (
-        {"tests": data} if isinstance(data, list) else fields.mapping(data, "file")
-    )
+    is_list = isinstance(data, list)
+    whole: Mapping[str, Any] = {"tests": data} if is_list else fields.mapping(data, "file")
     for name in whole:
         with problems.collecting():
             fields.known({name: whole[name]}, ("defaults", "tests"), "file")
     given = fields.mapping(whole.get("defaults") or {}, "defaults")
-    defaults: dict[str, Any] = {}
+    shared: dict[str, Any] = {"seeds": seeds}
     with problems.collecting():
-        defaults = _Defaults.parse(given, "defaults").given()
-    shared = given.get("test")
-    shared = shared if isinstance(shared, Mapping) else {}
+        _Defaults.parse(given, "defaults")
+        shared |= _present(given)
     tests: list[Any] = []
     with problems.collecting():
         tests = _Tests.parse({"tests": whole.get("tests")}).tests
@@ -121,10 +97,7 @@ def parse(data: object, *, seeds: int, max_elements: int = MAX_ELEMENTS) -> list
     for place, item in enumerate(tests):
         with problems.collecting():
             path = f"tests[{place}]"
-            entry = _entry(fields.mapping(item, path), shared, path, max_elements)
-            name = entry.name or f"{entry.test.kernel} {'x'.join(map(str, entry.test.shape))}"
-            values = {"seeds": seeds, **defaults, **entry.given()}
-            entries.append(Entry(name=name, test=entry.test, **values))
+            entries.append(_entry(fields.mapping(item, path), shared, path, max_elements))
     names = [entry.name for entry in entries]
     for name in dict.fromkeys(names):
         with problems.collecting():
@@ -134,12 +107,20 @@ def parse(data: object, *, seeds: int, max_elements: int = MAX_ELEMENTS) -> list
     return entries
 
 
+def _present(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields but for lists that are null, which stand for the default."""
+    lists = ("builds", "wrong_builds", "gates")
+    return {key: value for key, value in given.items() if value is not None or key not in lists}
+
+
 def _entry(
     given: Mapping[str, Any], shared: Mapping[str, Any], path: str, max_elements: int
-) -> _Entry:
+) -> Entry:
     """Parse one entry of the file. Raises FieldErrors with all that is wrong with it."""
-    test = given.get("test") or {}
-    test = {**shared, **test} if isinstance(test, Mapping) else test
-    entry = _Entry.parse({**given, "test": test}, path)
+    test, default = given.get("test") or {}, shared.get("test")
+    if isinstance(test, Mapping) and isinstance(default, Mapping):
+        test = {**default, **test}
+    entry = Entry.parse({**shared, **_present(given), "test": test}, path)
     entry.test.check_elements(max_elements, f"{path}.test")
-    return entry
+    name = f"{entry.test.kernel} {'x'.join(map(str, entry.test.shape))}"
+    return entry if entry.name else entry.replace(name=name)

@@ -83,7 +83,9 @@ def test_atol_a_half_misses_every_fault_of_the_nightly_reductions(
     assert report["false_alarms"]["parts"]["troublesome:fine"]["of"] == 1
     assert report["broken"] == {}
     assert report["sentences"]["drop-s1"] == "s1 is not subtracted at all."
-    here, _ = gauged(Entry("nightly", TestSpec.parse(NIGHTLY), 1), search=False, deadline=None)
+    here, _ = gauged(
+        Entry(name="nightly", test=TestSpec.parse(NIGHTLY), seeds=1), search=False, deadline=None
+    )
     for name, rate in here.misses.parts.items():
         if name != "stale-register":  # it depends on the run before, which is another one here
             assert (parts[name]["count"], parts[name]["of"]) == (rate.count, rate.of), name

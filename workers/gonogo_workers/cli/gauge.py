@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -152,11 +152,8 @@ def gauged(
         return here, []
     tried = []
     for where in elsewhere.candidates(entry.test):
-        other = replace(
-            entry,
-            test=entry.test.replace(inputs=where.inputs),
-            seeds=min(entry.seeds, SEARCH_SEEDS),
-        )
+        test = entry.test.replace(inputs=where.inputs)
+        other = entry.replace(test=test, seeds=min(entry.seeds, SEARCH_SEEDS))
 
         def report_progress(total: int, name: str, inputs: str = where.name) -> None:
             tell(total, name and f"{name}, {inputs}")
