@@ -27,7 +27,7 @@ _LABELS = {
     "selected flags": "flag",
 }
 """Headings whose term has another name."""
-_PLAIN = {"verdict", "kernel", "test", "job", "queued", "host", "common", "job_blocks", "daily"}
+_PLAIN = {"verdict", "kernel", "test", "job", "queued", "host", "common", "job_blocks"}
 """Terms that need no explanation in a heading; verdicts and grades have marks of their own."""
 _MARKED = {str(word) for kind in (Verdict, Stability, Sharpness) for word in kind}
 

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 Figure = TypeVar("Figure")
 RECOUNT = timedelta(hours=1)
-"""Past days change only when a job is deleted, or a clock went back; pages show it after this time."""
+"""Past days change when a job is deleted or a clock goes back; pages show it after this time."""
 GRACE = timedelta(hours=1)
 """Yesterday's last transactions may commit this long after midnight; until then it isn't cached."""
 
