@@ -52,11 +52,6 @@ def respond(problem: Problem, scope: Scope) -> Response:
             )
             page.headers.update(problem.headers)
             return page
-    return plain(problem)
-
-
-def plain(problem: Problem) -> Response:
-    """Return a problem's document."""
     return JSONResponse(
         document(problem),
         status_code=problem.status,
@@ -120,34 +115,24 @@ def too_large(limit: BodyLimit, given: int | None = None) -> Problem:
 
 
 def install(app: FastAPI, *, limits: BodyLimits, routes: Sequence[BaseRoute]) -> None:
-    """Turn every exception that a route raises into a problem document.
+    """Turn exceptions of FastAPI and Starlette into problem documents; the edge does the others.
 
     `routes` are all routes, for the Allow header of a 405.
     """
 
     async def handle(request: Request, error: Exception) -> Response:
-        if isinstance(error, HTTPException) and error.status_code == 405:
-            # Starlette lists only the methods of the first route with that path
-            error = HTTPException(
-                405, headers={"Allow": ", ".join(_methods(routes, request.url.path))}
-            )
-        if isinstance(error, HTTPException) and error.status_code in {204, 304}:
-            return Response(status_code=error.status_code, headers=error.headers)
+        path, scope = request.url.path, request.scope
         if isinstance(error, RequestValidationError):
-            return respond(invalid(error.errors(), _body_of(request.scope)), request.scope)
-        return respond(from_exception(error, limit=limits.of(request.url.path)), request.scope)
+            return respond(invalid(error.errors(), _body_of(scope)), scope)
+        assert isinstance(error, HTTPException)
+        if error.status_code in {204, 304}:
+            return Response(status_code=error.status_code, headers=error.headers)
+        if error.status_code == 405:
+            # Starlette lists only the methods of the first route with that path
+            error = HTTPException(405, headers={"Allow": ", ".join(_methods(routes, path))})
+        return respond(from_exception(error, limit=limits.of(path)), scope)
 
-    for kind in (
-        Problem,
-        JobError,
-        ReadTimeout,
-        BadCursor,
-        RequestValidationError,
-        HTTPException,
-        InfrastructureError,
-        OperationalError,
-        PoolTimeout,
-    ):
+    for kind in (RequestValidationError, HTTPException):
         app.add_exception_handler(kind, handle)
 
 
@@ -163,20 +148,15 @@ def _body_of(scope: Scope) -> type[BaseModel] | None:
 
 
 def _http(error: HTTPException) -> Problem:
+    allowed = (error.headers or {}).get("Allow", "others")
     details = {
         404: "There is nothing at this address.",
-        405: (
-            "This address does not support that method "
-            f"(allowed: {(error.headers or {}).get('Allow', 'others')})."
-        ),
+        405: f"This address does not support that method (allowed: {allowed}).",
         400: "The body can't be read.",
     }
-    generic = error.detail in {
-        "",
-        http.HTTPStatus(error.status_code).phrase,
-        "There was an error parsing the body",
-    }
-    detail = details.get(error.status_code, error.detail) if generic else error.detail
+    phrase = http.HTTPStatus(error.status_code).phrase
+    is_generic = error.detail in {"", phrase, "There was an error parsing the body"}
+    detail = details.get(error.status_code, error.detail) if is_generic else error.detail
     return Problem(error.status_code, str(detail), headers=error.headers)
 
 
@@ -185,17 +165,10 @@ def _database(error: Exception) -> Problem:
     # Only SQLite's messages are shown ("database is locked", "database or disk is full"):
     # PostgreSQL's messages name hosts and users.
     cause = str(getattr(error, "orig", "") or "")
-    message = (
-        cause
-        if cause.startswith(("database ", "disk I/O", "attempt to write", "unable to open"))
-        else "it is not reachable"
-    )
-    return Problem(
-        503,
-        f"The database is unavailable: {message}. Nothing was stored.",
-        slug="database",
-        headers={"Retry-After": "5"},
-    )
+    shown = ("database ", "disk I/O", "attempt to write", "unable to open")
+    message = cause if cause.startswith(shown) else "it is not reachable"
+    detail = f"The database is unavailable: {message}. Nothing was stored."
+    return Problem(503, detail, slug="database", headers={"Retry-After": "5"})
 
 
 def log_unexpected(error: Exception, *, method: str, path: str) -> None:

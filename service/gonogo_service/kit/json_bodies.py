@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import email.message
 import math
-from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import Callable, Coroutine
-from functools import lru_cache
 from typing import Any, Final
 
-from anyio import CapacityLimiter, to_thread
+from anyio import to_thread
 from fastapi import Request, Response
 from fastapi._compat import ModelField
 from fastapi.exceptions import RequestValidationError
@@ -23,9 +21,6 @@ from gonogo_service.kit.problems import BadField, Problem
 
 SMALL: Final = 4096
 """Bytes; a smaller body is checked in less time than another thread takes to start on it."""
-LARGE: Final = 65536
-"""Bytes; larger bodies are checked one after the other. Reading one holds the interpreter for up
-to 20 ms, and the event loop would have to wait for several."""
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -37,18 +32,12 @@ def reading_first(handle: Handler, field: ModelField) -> Handler:
         if _is_json(request.headers.get("content-type")):
             raw = await request.body()
             if len(raw) > SMALL:
-                limiter = _one_at_a_time(get_running_loop()) if len(raw) > LARGE else None
-                request._json = await to_thread.run_sync(_checked, raw, field, limiter=limiter)
+                request._json = await to_thread.run_sync(_checked, raw, field)
             elif raw:
                 request._json = _checked(raw, field)
         return await handle(request)
 
     return handle_checked
-
-
-@lru_cache(maxsize=1)
-def _one_at_a_time(_loop: AbstractEventLoop) -> CapacityLimiter:
-    return CapacityLimiter(1)
 
 
 def _is_json(content_type: str | None) -> bool:
