@@ -146,7 +146,7 @@ COMMANDS: dict[str, Entry] = {
         "Accept findings until a date, so that they block no commit.",
     ),
     "devices": Entry(
-        "gonogo_service.cli.nouns.devices:app",
+        "gonogo_service.cli.nouns.plain:devices",
         NOUNS,
         "Look at the devices of all hosts; take one out of service.",
     ),
@@ -171,7 +171,7 @@ COMMANDS: dict[str, Entry] = {
         "Say which deliveries of GitHub and other CI start which suites.",
     ),
     "hooks": Entry(
-        "gonogo_service.cli.nouns.hooks:app",
+        "gonogo_service.cli.nouns.plain:hooks",
         NOUNS,
         "Look at deliveries of GitHub and other CI; fetch missed ones.",
     ),

@@ -56,6 +56,7 @@ class Noun:
         name_key: a field that names one of them as well, where only one has that name.
         filters: the parameters of their list -> what each does, for the help.
         kinds: filter -> its type, where it isn't text.
+        defaults: filter -> the value that the command gives it where none is named; "any" is none.
         scope: what the caller needs to list and show them.
         create, change, remove: what may be done to them.
         page: from the key to the path of its page; None: it has none.
@@ -74,6 +75,7 @@ class Noun:
     name_key: str | None = None
     filters: Mapping[str, str] = field(default_factory=dict)
     kinds: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, str] = field(default_factory=dict)
     scope: Scope = "read"
     create: Verb | None = None
     change: Verb | None = None

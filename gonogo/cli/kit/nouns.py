@@ -39,40 +39,54 @@ _HIDDEN = ("links",)
 _NEEDS = {"admin": " Needs the scope admin."}
 
 
-def app_of(noun: Noun, *, print_one: Callable[..., None] | None = None) -> typer.Typer:
+Prepare = Callable[[str, dict[str, Any]], dict[str, Any]]
+Options = Mapping[str, tuple[Any, Any]]
+"""Name -> type, and typer's option or argument."""
+
+
+def app_of(
+    noun: Noun,
+    *,
+    print_one: Callable[..., None] | None = None,
+    prepare: Prepare = lambda _verb, options: options,
+    more: Mapping[str, Options] | None = None,
+) -> typer.Typer:
     """Return the group of a noun's commands: those that its declaration has.
 
-    print_one: shows one in its own way, `print_one(client, record, as_json=...)`.
+    print_one: shows one in its own way, `print_one(client, record, as_json=...)`. prepare: returns
+    the filters of `list`, or the fields for `create` and `change`, of the options that were given.
+    more: verb -> options that are no fields.
     """
-    app = group(noun.about)
+    app, more = group(noun.about), more or {}
     needs = _NEEDS.get(noun.scope, "")
     if noun.key != "id":
         order = f"List {noun.several} by {noun.key}."
     else:
         order = f"List the newest {noun.several}." if noun.is_paged else f"List all {noun.several}."
-    app.command("list", help=order + needs)(_list_command(noun))
+    app.command("list", help=order + needs)(_list_command(noun, prepare))
     app.command("show", help=f"Show {noun.words}.{needs}")(_show_command(noun, print_one))
-    if noun.create is not None and noun.create.command:
-        app.command("create", help=_help(noun.create))(_create_command(noun, noun.create))
-    if noun.change is not None and noun.change.command:
-        app.command("change", help=_help(noun.change))(_change_command(noun, noun.change))
-    if noun.remove is not None and noun.remove.command:
-        app.command("remove", help=_help(noun.remove))(_remove_command(noun, noun.remove))
+    for name, verb, command in (
+        ("create", noun.create, _create_command),
+        ("change", noun.change, _change_command),
+        ("remove", noun.remove, _remove_command),
+    ):
+        if verb is not None and verb.command:
+            function = command(noun, verb, prepare, more.get(name, {}))
+            app.command(name, help=verb.sentence + _NEEDS.get(verb.scope, ""))(function)
     return app
 
 
-def _help(verb: Verb) -> str:
-    return verb.sentence + _NEEDS.get(verb.scope, "")
-
-
-def _list_command(noun: Noun) -> Callable[..., None]:
+def _list_command(noun: Noun, prepare: Prepare) -> Callable[..., None]:
     def list_(as_json: bool, limit: int = 1, cursor: str | None = None, **filters: Any) -> None:
-        print_list(noun, limit=limit, cursor=cursor, as_json=as_json, **filters)
+        for name in noun.defaults:
+            filters[name] = None if filters[name] == "any" else filters[name]
+        chosen = prepare("list", filters)
+        print_list(noun, limit=limit, cursor=cursor, as_json=as_json, **chosen)
 
     options = {
         name: (bool, typer.Option(False, f"--{name}", help=text))
         if noun.kinds.get(name) is bool
-        else (str | None, typer.Option(None, f"--{name}", help=text))
+        else (str | None, typer.Option(noun.defaults.get(name), f"--{name}", help=text))
         for name, text in noun.filters.items()
     }
     paging = {"limit": (int, LIMIT), "cursor": (str | None, CURSOR)} if noun.is_paged else {}
@@ -91,18 +105,19 @@ def _show_command(noun: Noun, print_own: Callable[..., None] | None) -> Callable
     return _signed(show_, {"identity": _identity(noun), "as_json": (bool, JSON)})
 
 
-def _create_command(noun: Noun, verb: Verb) -> Callable[..., None]:
+def _create_command(noun: Noun, verb: Verb, prepare: Prepare, more: Options) -> Callable[..., None]:
     def create(as_json: bool, **options: Any) -> None:
         with Client() as client:
-            record = client.call("POST", noun.address, body=body_of(verb, options))
+            body = body_of(verb, prepare("create", options))
+            record = client.call("POST", noun.address, body=body)
             stored(noun, client, record, verb.done, as_json=as_json)
 
-    return with_options(create, verb)
+    return with_options(create, verb, more)
 
 
-def _change_command(noun: Noun, verb: Verb) -> Callable[..., None]:
+def _change_command(noun: Noun, verb: Verb, prepare: Prepare, more: Options) -> Callable[..., None]:
     def change(identity: str, as_json: bool, **options: Any) -> None:
-        body = body_of(verb, options)
+        body = body_of(verb, prepare("change", options))
         if not body:
             command = f"gonogo {noun.name} change --help"
             raise JobError(f"nothing to change: name an option ({command})")
@@ -110,10 +125,12 @@ def _change_command(noun: Noun, verb: Verb) -> Callable[..., None]:
             record = client.call("PATCH", address_of(noun, client, identity), body=body)
             stored(noun, client, record, verb.done, as_json=as_json)
 
-    return with_options(change, verb, {"identity": _identity(noun)})
+    return with_options(change, verb, {"identity": _identity(noun), **more}, is_change=True)
 
 
-def _remove_command(noun: Noun, verb: Verb) -> Callable[..., None]:
+def _remove_command(
+    noun: Noun, verb: Verb, _prepare: Prepare, _more: Options
+) -> Callable[..., None]:
     def remove(identity: str, as_json: bool) -> None:
         with Client() as client:
             record = client.call("DELETE", address_of(noun, client, identity))
@@ -130,7 +147,11 @@ def _identity(noun: Noun) -> tuple[Any, Any]:
 
 
 def with_options(
-    function: Callable[..., None], verb: Verb, before: Mapping[str, tuple[Any, Any]] | None = None
+    function: Callable[..., None],
+    verb: Verb,
+    before: Options | None = None,
+    *,
+    is_change: bool = False,
 ) -> Callable[..., None]:
     """Return a command's function with an option per field of the verb's body, and --json.
 
@@ -139,9 +160,8 @@ def with_options(
     """
     assert verb.body is not None
     parameters = dict(before or {})
-    is_change = before is not None
     for name, field in verb.body.model_fields.items():
-        if (option := _option(name, field, verb, is_change)) is not None:
+        if name not in parameters and (option := _option(name, field, verb, is_change)) is not None:
             parameters[name] = option
     return _signed(function, {**parameters, "as_json": (bool, JSON)})
 
@@ -340,35 +360,3 @@ def given(**fields: Any) -> dict[str, Any]:
 
 def _page(client: Client, noun: Noun, record: Item) -> str | None:
     return None if noun.page is None else client.url + noun.page(str(record[noun.key]))
-
-
-# For commands that aren't made by `app_of` yet.
-
-
-def add_show(app: typer.Typer, noun: Noun, sentence: str) -> None:
-    """Add the command `show`."""
-
-    @app.command("show", help=sentence)
-    def show_one(
-        identity: str = typer.Argument(metavar=noun.key.upper(), help=noun.argument_help),
-        as_json: bool = JSON,
-    ) -> None:
-        with Client() as client:
-            record = client.call("GET", address_of(noun, client, identity))
-            print_one(noun, record, as_json=as_json, url=_page(client, noun, record))
-
-
-def add_remove(app: typer.Typer, noun: Noun, sentence: str, done: str) -> None:
-    """Add the command `remove`, which is a DELETE; `done` says what it did, such as "archived"."""
-
-    @app.command("remove", help=sentence)
-    def remove(
-        identity: str = typer.Argument(metavar=noun.key.upper(), help=noun.argument_help),
-        as_json: bool = JSON,
-    ) -> None:
-        with Client() as client:
-            record = client.call("DELETE", address_of(noun, client, identity))
-        if as_json:
-            show.print_json(record)
-        else:
-            print(f"{done} {identity}")

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import Field
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from gonogo_service.devices import changes, store, workers
 from gonogo_service.devices.model import DeviceEvidence, DeviceHealthRow, DeviceRow, WorkerRow
+from gonogo_service.devices.noun import DeviceIn, HostChange
 from gonogo_service.kit.answers import Cursor, Limit, make_router, missing, require
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import Documented
 from gonogo_service.kit.database.states import DeviceState
 from gonogo_service.kit.problems import BadField
 from gonogo_service.kit.rows import extended_answer, values
-from gonogo_service.kit.strict import Strict
 from gonogo_service.people.context import Admin, Ctx, Reader
 
 router = make_router("devices")
 workers_router = make_router("workers")
-MAX_REASON = 2000
 
 Device = extended_answer(DeviceRow, "Device", state=DeviceState, job=str | None)
 DeviceChange = extended_answer(
@@ -39,36 +37,6 @@ DeviceWithHistory = extended_answer(
     history=(list[DeviceChange], "Newest first"),  # type: ignore[valid-type]
 )
 Worker = extended_answer(WorkerRow, "Worker", state=DeviceState)
-
-
-class DeviceIn(Strict):
-    """The fields to change, and the reason."""
-
-    health: Literal["good", "maintenance"] | None = Field(
-        None,
-        description=(
-            "`maintenance`: nothing runs on it; `good`: it gets work again once its canary passes"
-        ),
-    )
-    drained: bool | None = Field(
-        None, description="true: finish the current seed, return the rest, accept nothing more"
-    )
-    test: bool | None = Field(
-        None, description="true: run the canary now, and store the outcome in the history"
-    )
-    reason: str = Field(
-        "",
-        max_length=MAX_REASON,
-        description="Stored in the device's history; needed for `health` and `drained`",
-    )
-
-
-class HostChange(Strict):
-    """The reason for a change of a host or worker."""
-
-    reason: str = Field(
-        min_length=1, max_length=MAX_REASON, description="Stored in the device's history"
-    )
 
 
 @dataclass(frozen=True)

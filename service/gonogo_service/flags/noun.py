@@ -85,12 +85,12 @@ FLAGS = Noun(
         "build": "List only flags of this build.",
         "owner": "List only flags of this owner.",
     },
+    defaults={"state": "open"},
     change=Verb(
         "changed",
         "Acknowledge, resolve or reopen a flag. What you don't name stays.\n\nUntil an"
         " acknowledgement ends, the finding blocks no commit.",
         FlagFields,
-        command=False,
     ),
     page=urls.flag,
     labels={"kind": LABELS},

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gonogo_service.devices.api import HostChange
+from gonogo_service.devices.noun import HostChange
 from gonogo_service.hosts import invitations, noun, store
 from gonogo_service.hosts.invitation_codes import MAX_HOURS, InvitationIssued, invite
 from gonogo_service.hosts.model import HostRow, InvitationRow, InvitationState

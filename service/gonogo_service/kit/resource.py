@@ -162,7 +162,7 @@ class Resource(Generic[R]):
         self.line = line or self.answer
         self.show = show or _the_row
         self.show_line = show_line or (self.show if line is None else _the_row)
-        self._audited = audited
+        self._audited, self.has_one = audited, has_one
         self._where = dict(where or {})
         self._find, self._more = find, more
         self.key: InstrumentedAttribute[str] = getattr(row, noun.key)

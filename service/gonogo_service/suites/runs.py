@@ -141,12 +141,10 @@ def current(session: Session, row: RunRow, run_jobs: Sequence[RunJob] | None = N
 
 def members(session: Session, run_id: str) -> list[RunJob]:
     """Return the jobs of a run in order."""
-    columns = [
-        _COLUMNS.get(name, getattr(JobRow, name, None)).label(name)
-        for name in RunJob.__dataclass_fields__
-    ]
+    names = RunJob.__dataclass_fields__
+    columns = {name: getattr(JobRow, name) for name in names if name not in _COLUMNS} | _COLUMNS
     query = (
-        select(*columns)
+        select(*(column.label(name) for name, column in columns.items()))
         .select_from(RunJobRow)
         .join(JobRow, JobRow.id == RunJobRow.job_id)
         .join(TestSpecRow, TestSpecRow.key == JobRow.test_key)

@@ -93,10 +93,11 @@ WAIVERS = Noun(
     about="Accept findings until a date, so that they block no commit. Verdicts stay as they are.",
     filters={
         "test": "List only waivers of this test's key, also those that name it or its labels.",
-        "state": "List only this state: active, expired, ended.",
+        "state": "List only this state: active, expired, ended; any lists all.",
         "owner": "List only waivers of this owner.",
     },
     kinds={"state": WaiverState},
+    defaults={"state": "active"},
     create=Verb("created", "Waive classes of some tests until a date.", WaiverIn, options=_OPTIONS),
     change=Verb("changed", "Renew or change a waiver in force.", WaiverChange, options=_OPTIONS),
     remove=Verb("ended", "End a waiver now. It stays visible."),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
 from gonogo import urls
@@ -24,7 +26,7 @@ JOBS = Noun(
     "a job",
     about="Look at jobs, cancel and delete them. `gonogo submit` starts one.",
     filters={
-        "state": "List only jobs in this state: queued, running, finished, cancelled or failed.",
+        "state": "List only this state: queued, running, finished, cancelled or failed.",
         "verdict": "List only jobs with this verdict, such as 'hollow pass' or fail.",
         "build": "List only jobs of this build.",
         "test": "List only jobs of this test's key.",
@@ -35,11 +37,20 @@ JOBS = Noun(
     ),
     page=urls.job,
 )
-app = nouns.app_of(JOBS)
+
+
+def _prepare(verb: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with the verdict of a label."""
+    if verb == "list" and options["verdict"] is not None:
+        options["verdict"] = show.verdict_value(options["verdict"])
+    return options
+
+
+app = nouns.app_of(JOBS, prepare=_prepare)
 
 
 @app.command()
-def cancel(job: str = typer.Argument(help=JOBS.argument_help), as_json: bool = JSON) -> None:
+def cancel(job: str = typer.Argument(help="Its id."), as_json: bool = JSON) -> None:
     """Cancel a job. A running kernel is stopped within seconds; results that are there stay."""
     with Client() as client:
         record = client.call("POST", f"{JOBS.of(job)}:cancel")

@@ -4,5 +4,9 @@ from __future__ import annotations
 
 from gonogo.cli.kit.nouns import app_of
 from gonogo_service.builds.noun import BUILDS
+from gonogo_service.ci.hooks_noun import HOOKS
+from gonogo_service.devices.noun import DEVICES
 
 builds = app_of(BUILDS)
+devices = app_of(DEVICES)
+hooks = app_of(HOOKS)

@@ -11,6 +11,7 @@ import typer
 import gonogo.settings
 from gonogo.cli.kit import cells, nouns, show
 from gonogo.cli.kit.client import Client
+from gonogo.cli.kit.noun import Verb
 from gonogo.errors import JobError
 from gonogo_service.people.noun import CREATE, ROTATE, TOKENS
 
@@ -52,7 +53,7 @@ IDENTITY = {"identity": (str, typer.Argument(metavar="ID", help=TOKENS.argument_
 app.command("rotate", help=ROTATE.sentence + WHERE)(nouns.with_options(rotate, ROTATE, IDENTITY))
 
 
-def _body(verb: nouns.Verb, options: dict[str, Any]) -> dict[str, Any]:
+def _body(verb: Verb, options: dict[str, Any]) -> dict[str, Any]:
     body = nouns.body_of(verb, options)
     return body | {"days": None} if body.get("days") == 0 else body
 
