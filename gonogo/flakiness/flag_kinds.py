@@ -23,7 +23,7 @@ class Accepted(StrEnum):
 
 
 class Ends(StrEnum):
-    """What resolves a flag, besides people."""
+    """The event that resolves a flag, besides people."""
 
     quiet = "quiet"  # enough quiet seeds in a row
     ruled_out = "ruled_out"  # also: the factor was looked for since, and not found
@@ -32,7 +32,7 @@ class Ends(StrEnum):
 
 
 class Step(StrEnum):
-    """What the page of a flag offers."""
+    """A step that the page of a flag offers."""
 
     seeds = "seeds"  # the worst seeds of the job
     log = "log"
@@ -237,5 +237,5 @@ class FlagKind(Described):
     @classmethod
     def named(cls, text: str) -> FlagKind | None:
         """Return the kind with this value or label, in any case; None for none."""
-        wanted = text.lower()
-        return next((kind for kind in cls if wanted in (kind.value, kind.label.lower())), None)
+        name = text.lower()
+        return next((kind for kind in cls if name in (kind.value, kind.label.lower())), None)

@@ -80,7 +80,7 @@ def flag(session: Session, job: JobRow | None, kind: FlagKind) -> str:
     assert job is not None
     place = {"arch": job.target.arch, "board": job.target.board}
     flag_id, _ = flags.upsert(
-        session, FlagRow.found(kind, job, {"words": f"{kind.value}, seen"}, **place), now=utcnow()
+        session, FlagRow.finding(kind, job, {"words": f"{kind.value}, seen"}, **place), now=utcnow()
     )
     return str(flag_id.id)
 

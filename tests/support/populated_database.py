@@ -346,7 +346,7 @@ def _flags(house: House, session: Session) -> None:
     evidence = {"words": HOSTILE, "sentence": HOSTILE}
     flag_id, _ = flags.upsert(
         session,
-        FlagRow.found(FlagKind.hangs, evil, evidence, **place),
+        FlagRow.finding(FlagKind.hangs, evil, evidence, **place),
         now=utcnow(),
     )
     kinds: dict[str, str] = {}

@@ -15,7 +15,8 @@ from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.kit import build_cells, comparators_view, words
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import details_of, tolerance_of
-from gonogo_service.compare.comparing import Compared, Comparison
+from gonogo_service.compare.compared import Compared
+from gonogo_service.compare.comparing import Comparison
 from gonogo_service.compare.sides import SideResults
 
 MAX_JOBS = 8

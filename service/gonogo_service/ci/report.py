@@ -18,7 +18,8 @@ from gonogo_service.ci import commit_checks
 from gonogo_service.ci.github import shortened
 from gonogo_service.ci.model import CommitCheckRow
 from gonogo_service.compare import comparing
-from gonogo_service.compare.comparing import Compared, Comparison
+from gonogo_service.compare.compared import Compared
+from gonogo_service.compare.comparing import Comparison
 from gonogo_service.gauges import store as gauges
 from gonogo_service.gauges.model import GaugeRow
 from gonogo_service.jobs import store as jobs

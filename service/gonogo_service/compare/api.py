@@ -21,7 +21,7 @@ from gonogo.flakiness.rates import Rate
 from gonogo.flakiness.waivers import WaiverOfTest
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.compare import comparing
-from gonogo_service.compare.comparing import BuildPair, Compared
+from gonogo_service.compare.compared import BuildPair, Compared
 from gonogo_service.compare.sides import SideCounts
 from gonogo_service.kit.answers import MAX_FILTER, Cursor, Limit, make_router
 from gonogo_service.kit.database import paging

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -21,9 +21,9 @@ from gonogo.flakiness.classification import classify
 from gonogo.flakiness.gating import FailOn, Gate, gate
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.waivers import waivable, waived
-from gonogo.judging.flip_summary import FlipsSummary
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.compare import reruns, sides
+from gonogo_service.compare.compared import BuildPair, Compared
 from gonogo_service.compare.sides import Place, Side, SideResults
 from gonogo_service.flags.model import FlagChangeRow, FlagRow, FlagState
 from gonogo_service.jobs.model import JobRow
@@ -49,37 +49,6 @@ MAX_PAIRS = 50
 """Tests whose flips are read: a few milliseconds each."""
 PROGRAM_JOBS = 2
 """Newest jobs of a test on a side whose arithmetics are read."""
-
-
-@dataclass(frozen=True)
-class BuildPair:
-    """The newest job of a test that ran head's build against base's on equal seeds.
-
-    Such a job is in no side's counts, since its verdict says something about two builds.
-    """
-
-    job: str
-    build: str
-    reference: str
-    flips: tuple[FlipsSummary, ...]
-
-
-class Compared(NamedTuple):
-    """One test of a comparison, of which there may be 20,000."""
-
-    place: Place
-    name: str
-    """Its name in its suite, else kernel and shape; for a selection, the test within it."""
-    workload_key: str
-    kernel: str
-    canonical: Mapping[str, Any]
-    classification: Classification
-    base: RunSummary | None
-    head: RunSummary | None
-    pair: BuildPair | None = None
-    """Head's build against base's on equal seeds, if a job compared them."""
-    check: str | None = None
-    """The `gonogo check` line that runs it again on head's build; `with_checks` reads it."""
 
 
 @dataclass(frozen=True)
@@ -228,12 +197,12 @@ def _with_programs(
     for place, members in jobs.items():
         if stored := [read[job] for job in members if job in read]:
             programs[place] = pooled(side.facts[place][0].build, stored)
-    found = {
+    with_them = {
         place: replace(results[place], programs=programs[place])
         for place in programs
         if place in results
     }
-    return {**results, **found}
+    return {**results, **with_them}
 
 
 def _pairs(session: Session, base: SideResults, head: SideResults) -> dict[Place, BuildPair]:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, aliased
 
 from gonogo.reports.check_line import check_line
 from gonogo.spec.verdicts import Verdict
+from gonogo_service.compare.compared import Compared
 from gonogo_service.compare.sides import Place, SideResults
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.paging import batched
 from gonogo_service.kit.database.states import IMPORT_EXECUTOR
 from gonogo_service.results.model import ResultRow
-
-if TYPE_CHECKING:
-    from gonogo_service.compare.comparing import Compared
 
 MAX_JOBS = 50
 """Newest jobs of a test in which a seed is looked for."""

@@ -307,17 +307,17 @@ def _within(
     table = ResultRow
     by = table.job_id, SourceRow.device, table.output, table.outcome, table.verdict
     query = select(*by, func.count()).join(SourceRow, OF_SOURCE).group_by(*by)
-    found: dict[str, dict[str, Counter[tuple[str, str]]]] = {}
+    counted: dict[str, dict[str, Counter[tuple[str, str]]]] = {}
     for ids in batched(job_ids, _AT_ONCE):
         of_tests = table.job_id.in_(ids), table.outcome.is_not(None)
         for job, device, name, outcome, verdict, number in session.execute(query.where(*of_tests)):
             if device not in sick.get(job, {}):
-                counts = found.setdefault(job, {}).setdefault(name, Counter())
+                counts = counted.setdefault(job, {}).setdefault(name, Counter())
                 counts[str(outcome), verdict] += number
     # most tests of a selection have equal results: these share one object
     equal: dict[Iterations, Iterations] = {}
     within: dict[str, dict[str, Iterations]] = {}
-    for job, of_job in found.items():
+    for job, of_job in counted.items():
         for name, counts in of_job.items():
             iterations = frozenset(counts.items())
             within.setdefault(job, {})[name] = equal.setdefault(iterations, iterations)

@@ -133,7 +133,7 @@ def open_flags(session: Session, *, latest: int) -> tuple[list[OpenFlags], int]:
             kind,
             number,
             len(ids.get((kind, True), ())),
-            tuple(sorted(shown.get(kind, ()), key=lambda each: each.gone)),
+            tuple(sorted(shown.get(kind, ()), key=lambda flag: flag.gone)),
         )
         for kind, number in counts.items()
     ]

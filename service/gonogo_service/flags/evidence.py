@@ -85,12 +85,12 @@ def findings(session: Session, job: JobRow) -> list[FlagRow]:
         return []
     sick = sick_devices.current(session)
     counts = _counts(session, job, sick)
-    found = [
+    flags = [
         _finding(session, job, kind, counts[verdict], sick)
         for verdict, kind in KINDS.items()
         if counts.get(verdict)
     ]
-    return [*found, *_together(session, job)]
+    return [*flags, *_together(session, job)]
 
 
 def _counts(session: Session, job: JobRow, sick: frozenset[str]) -> Mapping[str, int]:
@@ -152,7 +152,7 @@ def _finding(
             check=_line(job, seed.seed, output) if job.kind == JobKind.seeds else None,
             check_leaves_out=left_out_of_line(job.test),
         )
-    return FlagRow.found(kind, job, stored_evidence(evidence))
+    return FlagRow.finding(kind, job, stored_evidence(evidence))
 
 
 def _worst_output(
@@ -170,10 +170,10 @@ def _worst_output(
     else:
         query = query.where(SEED, table.seed_verdict == kind.verdict)
     order = table.minus_size, table.seed, table.repeat, table.output
-    found = session.execute(query.order_by(*order).limit(1)).one_or_none()
-    if found is None:
+    worst = session.execute(query.order_by(*order).limit(1)).one_or_none()
+    if worst is None:
         return None
-    number, repeat, output = found
+    number, repeat, output = worst
     of_seed = table.job_id == job.id, table.seed == number, table.repeat == repeat
     (seed,) = stored.read(session, *of_seed)
     return seed, output
@@ -217,7 +217,7 @@ def _together(session: Session, job: JobRow) -> list[FlagRow]:
         diagnosis=None if job.diagnosis is None else job.diagnosis.words,
         check=_line(job, seed, output, seeds),
     )
-    return [FlagRow.found(kind, job, stored_evidence(evidence))]
+    return [FlagRow.finding(kind, job, stored_evidence(evidence))]
 
 
 def _line(job: JobRow, seed: int, output: str, seeds: int = 1) -> str:

@@ -194,7 +194,7 @@ FlagEvidence = Evidence | GaugeEvidence
 
 @dataclass(frozen=True, kw_only=True)
 class FlagDetail:
-    """What a change of a flag is about: its job, what a person set, or the quiet jobs."""
+    """The job, the fields that a person set, or the quiet jobs that a change of a flag is about."""
 
     job: str | None = None
     build: str | None = None

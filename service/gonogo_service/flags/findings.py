@@ -116,7 +116,7 @@ class _Case:
             left_out=self.left_out,
             policy=POLICY.version,
         )
-        return FlagRow.found(kind, job, stored(replace(evidence, **further)))
+        return FlagRow.finding(kind, job, stored(replace(evidence, **further)))
 
     @property
     def left_out(self) -> dict[str, LeftOut]:
@@ -166,7 +166,7 @@ def _completed(case: _Case) -> list[FlagRow]:
             "rerun": asdict(_rerun(shown, worst)),
             "left_out": {name: asdict(entry) for name, entry in case.left_out.items()},
         }
-        completed.append(FlagRow.found(flag.kind, case.assessment.job, details))
+        completed.append(FlagRow.finding(flag.kind, case.assessment.job, details))
     return completed
 
 

@@ -74,7 +74,7 @@ class FlagRow(Base):
     )
 
     @classmethod
-    def found(cls, kind: FlagKind, job: Any, evidence: dict[str, Any], **others: Any) -> FlagRow:
+    def finding(cls, kind: FlagKind, job: Any, evidence: dict[str, Any], **others: Any) -> FlagRow:
         """Return a finding that `store.upsert` takes: a flag that no session has.
 
         job: the job that shows it, or anything with its id, variant, workload and kernel. others:

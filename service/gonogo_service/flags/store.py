@@ -1,4 +1,4 @@
-"""Flags in the database: found, listed, changed by people, resolved and expired by the background.
+"""Flags in the database: opened, listed, changed by people, resolved and expired by themselves.
 
 Every change that matters to people goes into the flag's history; people's changes and automatic
 ones also go into the audit log, openings and resolutions into the outbox.
@@ -159,7 +159,7 @@ def _of_variant(variant: Any) -> list[Any]:
 # --- findings
 
 
-def upsert(session: Session, found: FlagRow, *, now: datetime) -> tuple[FlagRow, bool]:
+def upsert(session: Session, finding: FlagRow, *, now: datetime) -> tuple[FlagRow, bool]:
     """Open or reopen a flag, or renew its evidence; return it, and whether it opened or reopened.
 
     An opening goes into the flag's history and, as `flag.opened`, into the outbox. The same job,
@@ -167,20 +167,20 @@ def upsert(session: Session, found: FlagRow, *, now: datetime) -> tuple[FlagRow,
     resolved since. Evidence of an older build than the variant's newest, and of a job that ended
     before the resolution, reopens nothing. Evidence of an older build doesn't replace newer one.
     """
-    columns = {name: getattr(found, name) for name in _COLUMNS}
-    new = {"id": new_id(), "state": FlagState.open, "first_job": found.last_job, "jobs": 0}
+    columns = {name: getattr(finding, name) for name in _COLUMNS}
+    new = {"id": new_id(), "state": FlagState.open, "first_job": finding.last_job, "jobs": 0}
     new |= {"version": 0, "opened_at": now, "updated_at": now}
     insert_once(session, FlagRow, [{**columns, **new}])
-    query = select(FlagRow).where(FlagRow.kind == found.kind, *_of_variant(found))
+    query = select(FlagRow).where(FlagRow.kind == finding.kind, *_of_variant(finding))
     flag = session.scalars(query.with_for_update().execution_options(populate_existing=True)).one()
-    again = flag.version > 0 and flag.last_job == found.last_job
-    if again and (flag.state is FlagState.resolved or flag.evidence == found.evidence):
+    again = flag.version > 0 and flag.last_job == finding.last_job
+    if again and (flag.state is FlagState.resolved or flag.evidence == finding.evidence):
         return flag, False
-    if flag.version > 0 and not again and _is_outdated(session, flag, found):
+    if flag.version > 0 and not again and _is_outdated(session, flag, finding):
         return flag, False
     before = None if flag.version == 0 else flag.state
-    values = {name: getattr(found, name) for name in ("evidence", "build", "last_job")}
-    values |= {"jobs": flag.jobs + (not again), "quiet_after": _newest_job(session, found)}
+    values = {name: getattr(finding, name) for name in ("evidence", "build", "last_job")}
+    values |= {"jobs": flag.jobs + (not again), "quiet_after": _newest_job(session, finding)}
     if before not in (None, FlagState.resolved):
         _set(flag, values, now)
         session.flush()
@@ -188,17 +188,17 @@ def upsert(session: Session, found: FlagRow, *, now: datetime) -> tuple[FlagRow,
     if before is FlagState.resolved:
         values |= {"state": FlagState.reopened, "opened_at": now}
     what = "opened" if before is None else "reopened"
-    detail = stored(FlagDetail(job=found.last_job, build=found.build, check=found.check))
-    _change(session, flag, values, what, BACKGROUND, found.sentence, detail, now, before=before)
+    detail = stored(FlagDetail(job=finding.last_job, build=finding.build, check=finding.check))
+    _change(session, flag, values, what, BACKGROUND, finding.sentence, detail, now, before=before)
     return flag, True
 
 
-def _is_outdated(session: Session, flag: FlagRow, found: FlagRow) -> bool:
+def _is_outdated(session: Session, flag: FlagRow, finding: FlagRow) -> bool:
     """Return whether newer results, or the flag's resolution, say more than a finding does."""
-    job = session.get(JobRow, found.last_job)
+    job = session.get(JobRow, finding.last_job)
     if job is None:
         return False
-    ordered = found.branch != EMULATOR  # the emulator's builds are no series
+    ordered = finding.branch != EMULATOR  # the emulator's builds are no series
     if flag.state is not FlagState.resolved:
         last = session.get(JobRow, flag.last_job)
         return ordered and last is not None and job.build_sequence < last.build_sequence
@@ -208,24 +208,24 @@ def _is_outdated(session: Session, flag: FlagRow, found: FlagRow) -> bool:
     resolved_at = session.scalar(resolved.order_by(FlagChangeRow.version.desc()).limit(1))
     if job.finished_at and resolved_at and job.finished_at <= resolved_at:
         return True
-    if found.kind.of_gauge or not ordered:
+    if finding.kind.of_gauge or not ordered:
         return False
-    graded = graded_job(session, Variant.of(found))
+    graded = graded_job(session, Variant.of(finding))
     return graded is not None and job.build_sequence < graded.sequence
 
 
-def _newest_job(session: Session, found: FlagRow) -> str:
+def _newest_job(session: Session, finding: FlagRow) -> str:
     """Return the larger id: of the variant's newest job, or of the finding's job.
 
     So a clock that went back doesn't make jobs before the evidence look later.
     """
     names = ("test_key", "branch", "arch", "board")
     query = select(JobRow.id).where(
-        *(getattr(JobRow, name) == getattr(found, name) for name in names),
+        *(getattr(JobRow, name) == getattr(finding, name) for name in names),
         JobRow.state.in_((JobState.finished, JobState.cancelled)),
     )
     newest = session.scalar(query.order_by(JobRow.id.desc()).limit(1))
-    return max(found.last_job, newest or found.last_job)
+    return max(finding.last_job, newest or finding.last_job)
 
 
 # --- changes by people

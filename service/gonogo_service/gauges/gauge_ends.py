@@ -175,7 +175,7 @@ def _open(
             output=TestSpec.parse(canonical, max_elements=_ANY_SIZE).outputs[0],
         ),
     )
-    finding = FlagRow.found(
+    finding = FlagRow.finding(
         FlagKind.blunt_test, job, asdict(evidence), build=part.build, branch=gauge.branch
     )
     flags.upsert(session, finding, now=now)

@@ -212,7 +212,7 @@ def test_neither_an_older_build_nor_a_job_from_before_the_resolution_reopens_a_f
     def judge_again(job: JobRow) -> None:
         place = {"arch": "wormhole", "board": "n150"}
         with api.context.session() as session:
-            finding = FlagRow.found(kind, job, {"sentence": "seen again"}, **place)
+            finding = FlagRow.finding(kind, job, {"sentence": "seen again"}, **place)
             flags.upsert(session, finding, now=utcnow())
 
     def ran(build: str, sequence: int, *, wrong: bool = False) -> JobRow:

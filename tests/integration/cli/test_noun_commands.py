@@ -73,7 +73,7 @@ def url(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iter
             names = {"key_id": key.id, "public_key": key.public.text}
             hosts.enroll(session, "lab-1", **names, actor="test")
             place = {"arch": job.target.arch, "board": job.target.board}
-            finding = FlagRow.found(FlagKind.hangs, job, {"words": "[b]it hung[/b]"}, **place)
+            finding = FlagRow.finding(FlagKind.hangs, job, {"words": "[b]it hung[/b]"}, **place)
             flags.upsert(session, finding, now=utcnow())
         yield str(client.base_url)
 

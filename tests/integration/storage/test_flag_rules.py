@@ -64,7 +64,7 @@ def report(
     current: Session, job: JobRow, evidence: str = "seen", kind: FlagKind = HOLLOW, at: Any = NOW
 ) -> tuple[FlagRow, bool]:
     """Store a finding of a job."""
-    return flags.upsert(current, FlagRow.found(kind, job, {"words": evidence}), now=at)
+    return flags.upsert(current, FlagRow.finding(kind, job, {"words": evidence}), now=at)
 
 
 def topics(current: Session) -> list[str]:
@@ -149,7 +149,7 @@ def test_a_resolved_flag_is_reopened_by_newer_evidence_only(
 def test_evidence_without_its_job_counts(current: Session) -> None:
     job = ended(current, 2)
     report(current, job)
-    finding = FlagRow.found(HOLLOW, job, {"sentence": "imported"}, build="b1")
+    finding = FlagRow.finding(HOLLOW, job, {"sentence": "imported"}, build="b1")
     finding.last_job = UNKNOWN
     assert flags.upsert(current, finding, now=NOW)[0].last_job == UNKNOWN
 
@@ -297,7 +297,7 @@ def test_a_quiet_flag_resolves_unless_it_changed_meanwhile(current: Session) -> 
 
 WRITERS: dict[str, Callable[[Session, JobRow, FlagRow], object]] = {
     "upsert": lambda current, job, flag: flags.upsert(
-        current, FlagRow.found(flag.kind, job, flag.evidence), now=NOW
+        current, FlagRow.finding(flag.kind, job, flag.evidence), now=NOW
     ),
     "change": lambda current, job, flag: flags.change(
         current, flag.id, {"owner": None}, actor="ada"

@@ -16,7 +16,8 @@ from gonogo.reports import markdown
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.ci import report
 from gonogo_service.ci.model import CommitCheckRow
-from gonogo_service.compare.comparing import Compared, Comparison
+from gonogo_service.compare.compared import Compared
+from gonogo_service.compare.comparing import Comparison
 from gonogo_service.compare.sides import Place, SideResults
 from gonogo_service.kit.database.states import HookSource, JobState
 from gonogo_service.waivers.model import WaiverRow

@@ -1,0 +1,42 @@
+"""A test of a comparison: its results on both sides, and its class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from gonogo.flakiness.classes import Classification, RunSummary
+from gonogo.judging.flip_summary import FlipsSummary
+from gonogo_service.compare.sides import Place
+
+
+@dataclass(frozen=True)
+class BuildPair:
+    """The newest job of a test that ran head's build against base's on equal seeds.
+
+    Such a job is in no side's counts, since its verdict says something about two builds.
+    """
+
+    job: str
+    build: str
+    reference: str
+    flips: tuple[FlipsSummary, ...]
+
+
+class Compared(NamedTuple):
+    """One test of a comparison, of which there may be 20,000."""
+
+    place: Place
+    name: str
+    """Its name in its suite, else kernel and shape; for a selection, the test within it."""
+    workload_key: str
+    kernel: str
+    canonical: Mapping[str, Any]
+    classification: Classification
+    base: RunSummary | None
+    head: RunSummary | None
+    pair: BuildPair | None = None
+    """Head's build against base's on equal seeds, if a job compared them."""
+    check: str | None = None
+    """The `gonogo check` line that runs it again on head's build; `with_checks` reads it."""
