@@ -13,7 +13,7 @@ from gonogo_service.devices import api as devices
 from gonogo_service.flags import api as flags
 from gonogo_service.gauges import api as gauges
 from gonogo_service.hosts import api as hosts
-from gonogo_service.jobs.api import artifacts, diagnosis, events, imports, jobs, rehearsals
+from gonogo_service.jobs.api import artifacts, diagnosis, events, imports, jobs
 from gonogo_service.people import api as tokens
 from gonogo_service.people import audit_api as audit
 from gonogo_service.results import api as results
@@ -52,5 +52,5 @@ def routers() -> list[APIRouter]:
         rules,
         audit,
     )
-    nouns = (*jobs_and_results, *tests_and_suites, *fleet_and_ci, rehearsals)
+    nouns = (*jobs_and_results, *tests_and_suites, *fleet_and_ci)
     return [*(noun.router for noun in nouns), devices.workers_router]

@@ -46,7 +46,8 @@ from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import schema_of
 from gonogo_service.kit.database.states import BisectionState
-from gonogo_service.people import idempotency_keys
+from gonogo_service.kit.resource import Checked, undone
+from gonogo_service.people import idempotency_keys, quotas
 from gonogo_service.people.context import Context, Ctx, Reader, Submitter
 from gonogo_service.tests import test_specs
 
@@ -181,6 +182,14 @@ def submit(
         return _accepted(bisection)
 
     return idempotency_keys.created(context, request, who, key, body, make)
+
+
+@router.post("/bisections:validate", summary="Check a bisection")
+def validate(context: Ctx, who: Submitter, body: BisectionIn) -> Checked:
+    """Make all checks of `POST /bisections` without creating a bisection."""
+    with undone(context) as session, quotas.guard(session, context.settings, who.name):
+        _made(context, session, body, who.name)
+    return Checked(valid=True)
 
 
 def _made(context: Context, session: Session, body: BisectionIn, owner: str) -> BisectionRow:

@@ -18,7 +18,8 @@ from gonogo_service.kit import audit, rows
 from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router, require
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.states import ChunkCounts, JobState
-from gonogo_service.people import idempotency_keys
+from gonogo_service.kit.resource import Checked, undone
+from gonogo_service.people import idempotency_keys, quotas
 from gonogo_service.people.context import Ctx, Reader, Submitter
 
 router = make_router("gauges")
@@ -90,6 +91,14 @@ def submit(
         return _accepted(gauge)
 
     return idempotency_keys.created(context, request, who, key, body, make)
+
+
+@router.post("/gauges:validate", summary="Check a gauge")
+def validate(context: Ctx, who: Submitter, body: GaugeIn) -> Checked:
+    """Make all checks of `POST /gauges` without creating a gauge."""
+    with undone(context) as session, quotas.guard(session, context.settings, who.name):
+        submission.submit(session, body, context.settings, who.name)
+    return Checked(valid=True)
 
 
 @router.get("/gauges", response_model=Page[LISTED], summary="List gauges, newest first")  # type: ignore[valid-type]
