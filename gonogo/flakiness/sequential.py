@@ -6,9 +6,9 @@ It also stops at a logic bug, and adds seeds if one is suspect.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Self
 
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import Outcome
@@ -157,14 +157,9 @@ class Progress:
     failures: int = 0
     unexplained: int = 0
 
-    @classmethod
-    def parse(cls, data: Mapping[str, Any]) -> Progress:
-        """Parse the object that `asdict` makes; other keys are ignored."""
-        return cls(*(int(data[name]) for name in cls.__dataclass_fields__))
-
     def read(
         self, seeds: Iterable[tuple[Outcome, bool]], most: int, *, to_the_end: bool = False
-    ) -> tuple[Progress, Decision]:
+    ) -> tuple[Self, Decision]:
         """Read the next seeds up to the deciding one, and return the decision after it.
 
         seeds: (outcome, whether it is unexplained) of each. A decision is made after every seed, so

@@ -55,29 +55,19 @@ class ImportedFile:
     """As the report writes it"""
 
 
-@dataclass(frozen=True)
-class SeedProgress:
+@dataclass(frozen=True, kw_only=True)
+class SeedProgress(Progress):
     """The request for sequential seeds, and how far the decision has read."""
 
     start: int
     max: int
     stop_on_finding: bool
-    seen: int = 0
-    """The seeds that the decision has read"""
-    counted: int = 0
-    failures: int = 0
-    unexplained: int = 0
     needed: int | None = None
     """The minimum number of seeds that the decision still needs"""
     beyond: Annotated[int | None, Field(exclude=True)] = None
     """The last seed that the job can still need; null: all"""
     finder: Annotated[str | None, Field(exclude=True)] = None
     """The attempt whose row decided that the kernel is wrong: it may end its chunk"""
-
-    @property
-    def progress(self) -> Progress:
-        """Return what the decision has read."""
-        return Progress(self.seen, self.counted, self.failures, self.unexplained)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ It reads stored rows in the order of the seeds, under the job's lock.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from sqlalchemy import func, select
@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import Outcome, outcome_of
-from gonogo.flakiness.sequential import Decision, Progress, Stopping
+from gonogo.flakiness.sequential import Decision, Stopping
 from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_service.jobs import work
 from gonogo_service.jobs.model import JobRow, SeedDecision, SeedProgress
@@ -59,15 +59,13 @@ def advance(session: Session, job: JobRow) -> Step | None:
     seeds = _seeds(session, job, plan.start + plan.seen)
     ready = _without_gap(seeds, plan.start + plan.seen, job.repeats)
     read = [(seed.outcome, seed.finder is not None) for seed in ready]
-    progress, decision = plan.progress.read(read, plan.max, to_the_end=not plan.stop_on_finding)
+    seen, decision = plan.read(read, plan.max, to_the_end=not plan.stop_on_finding)
     beyond = None
     if plan.stop_on_finding:
         beyond = min((seed.seed for seed in seeds if seed.finder), default=None)
-    job.sequential = replace(
-        plan, **asdict(progress), needed=decision.needed or None, beyond=beyond
-    )
+    job.sequential = replace(seen, needed=decision.needed or None, beyond=beyond)
     if decision.stopped:
-        count = progress.seen - plan.seen
+        count = seen.seen - plan.seen
         _stop(session, job, decision, ready[count - 1] if count else None)
         return Step()
     reach(session, job)
@@ -82,7 +80,7 @@ def reach(session: Session, job: JobRow) -> None:
     """
     plan = job.sequential
     assert plan is not None
-    needed = plan.progress.decide(plan.max, to_the_end=not plan.stop_on_finding).needed
+    needed = plan.decide(plan.max, to_the_end=not plan.stop_on_finding).needed
     work.release(session, job.id, plan.seen + needed)
 
 
@@ -125,17 +123,14 @@ def _with_savings(
     of_runs = func.avg(table.duration_ms).filter(table.duration_ms >= 0)
     totals = select(func.count(table.seed.distinct()), of_runs).where(table.job_id == job.id, SEED)
     seeds, mean = session.execute(totals).one()
-    progress: Progress = plan.progress
-    ran = max(int(seeds), progress.seen)
+    ran = max(int(seeds), plan.seen)
     mean_ms = None if mean is None else float(mean) * job.repeats
-    decision = progress.decide(
-        plan.max, to_the_end=not plan.stop_on_finding, ran=ran, mean_ms=mean_ms
-    )
+    decision = plan.decide(plan.max, to_the_end=not plan.stop_on_finding, ran=ran, mean_ms=mean_ms)
     finding = "" if stop.verdict is None else f" (seed {stop.seed}: {stop.verdict})"
     return replace(
         stop,
         words=decision.words + finding,
-        seeds_seen=progress.seen,
+        seeds_seen=plan.seen,
         seeds_run=ran if final else None,
         seeds_saved=decision.most - ran,
         device_ms_saved=decision.saved_ms,

@@ -66,7 +66,9 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
     }
     plan = None
     if new.stop_on_finding is not None:
-        plan = SeedProgress(new.seeds[0], len(new.seeds), new.stop_on_finding)
+        plan = SeedProgress(
+            start=new.seeds[0], max=len(new.seeds), stop_on_finding=new.stop_on_finding
+        )
     job = add_row(
         session,
         new,

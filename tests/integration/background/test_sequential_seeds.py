@@ -358,7 +358,10 @@ def test_nothing_about_the_kernel_ends_undecided_with_the_largest_number(current
     assert (ended.stop.seeds_saved, ended.stop.device_ms_saved) == (0, 0)
     again = jobs.resubmit(current, job.id, owner="me")
     assert again is not None
-    assert (again.total, again.sequential) == (5, SeedProgress(0, 5, stop_on_finding=True))
+    assert (again.total, again.sequential) == (
+        5,
+        SeedProgress(start=0, max=5, stop_on_finding=True),
+    )
 
 
 def test_repeats_of_a_seed_count_once_and_one_red_repeat_makes_it_red(current: Session) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from itertools import pairwise
 
 import pytest
@@ -109,7 +108,7 @@ def test_the_decision_does_not_depend_on_how_seeds_came_together(
     part = Progress()
     for low, high in pairwise([0, *sorted(cuts), len(seeds)]):
         if part.seen >= low:
-            part, _ = Progress.parse(asdict(part)).read(seeds[low:high], 60, to_the_end=to_the_end)
+            part, _ = part.read(seeds[low:high], 60, to_the_end=to_the_end)
     assert part == whole
     assert part.decide(60, to_the_end=to_the_end).state is decision.state
     assert whole.seen <= 60
