@@ -61,10 +61,9 @@ def recount(session: Session, job: JobRow) -> None:
     alike = [getattr(DailyRow, name) == getattr(job, name) for name in UNIT]
     session.execute(delete(DailyRow).where(*alike, DailyRow.day.in_(days)))
     of_unit = [getattr(JobRow, name) == getattr(job, name) for name in UNIT]
-    others = select(JobRow).where(*of_unit, JobRow.reference.is_(None), JobRow.id != job.id)
-    for other in session.scalars(others):
-        blocks = select(*table.__table__.c).where(table.job_id == other.id, table.day.in_(days))
-        _add_days(session, other, [dict(row) for row in session.execute(blocks).mappings()])
+    others = select(JobRow.context, *table.__table__.c).join(JobRow, JobRow.id == table.job_id)
+    others = others.where(*of_unit, JobRow.reference.is_(None), table.day.in_(days))
+    _add_days(session, job, session.execute(others).mappings())
 
 
 def key_of(axes: Mapping[str, Any]) -> str:
@@ -75,11 +74,15 @@ def key_of(axes: Mapping[str, Any]) -> str:
 
 
 def _add_days(session: Session, job: JobRow, blocks: Iterable[Mapping[str, Any]]) -> None:
-    of_job = {name: getattr(job, name) for name in UNIT} | {"context": context_name(job.context)}
-    of_block = ("device", "day", "output", "verdict", "explanation", *SUMS)
-    rows = [{**of_job, **{name: block[name] for name in of_block}} for block in blocks]
-    keyed = [{"key": key_of(row), **row} for row in rows]
-    _merge(session, DailyRow, sorted(keyed, key=lambda row: row["key"]))
+    """Add blocks to the days of a job's test; each has the context of its own job, if another."""
+    unit = {name: getattr(job, name) for name in UNIT}
+    copied = ("device", "day", "output", "verdict", "explanation", *SUMS)
+    rows = []
+    for block in blocks:
+        context = context_name(block.get("context", job.context))
+        row = {**unit, "context": context, **{name: block[name] for name in copied}}
+        rows.append({"key": key_of(row), **row})
+    _merge(session, DailyRow, sorted(rows, key=lambda row: row["key"]))
 
 
 def _merge(session: Session, table: type[Base], rows: Sequence[dict[str, Any]]) -> None:
