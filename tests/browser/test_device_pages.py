@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 import device_month
 import stored_jobs
-from gonogo_service.devices import device_changes
+from gonogo_service.devices import changes
 from gonogo_service.kit.database.encoding import utcnow
 
 
@@ -60,7 +60,7 @@ def test_a_device_s_page_shows_what_happened_and_follows_it(server, page: Page) 
     history.first.locator("summary").click()
     expect(history.first).to_contain_text("reset_device")
     with server.writing() as session:
-        device_changes.patch(
+        changes.patch(
             session,
             machines["wormhole:3"],
             {"health": "maintenance", "reason": "a new fan"},
