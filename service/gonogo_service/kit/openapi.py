@@ -76,11 +76,13 @@ def _build(app: FastAPI, described: Iterable[APIRoute]) -> dict[str, Any]:
         schemas.pop(name, None)
     schemas.update(_documented(schemas, document["paths"]))
     given = schemas["TestSpec"]["properties"] | schemas["JobIn"]["properties"]
-    for shape in _shapes(described):
-        properties = schemas.get(shape.__name__, {}).get("properties", {})
+    for schema in schemas.values():
+        properties = schema.get("properties", {})
         for name in properties.keys() & given.keys():
             if _is_free(properties[name]):  # as it was given, without its defaults
                 properties[name] = given[name]
+    for shape in _shapes(described):
+        properties = schemas.get(shape.__name__, {}).get("properties", {})
         for name, text in _docstrings(shape).items():
             if name in properties:
                 properties[name] = {**properties[name], "description": text}
