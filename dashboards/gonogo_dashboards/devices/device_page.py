@@ -59,31 +59,6 @@ class HistoryLine:
 
 
 @dataclass(frozen=True)
-class RanLine:
-    """A recent job of this device, with its number of attempts here."""
-
-    job: JobLine
-    attempts: int
-    last_at: str | None
-    age: str
-
-
-@dataclass(frozen=True)
-class Climb:
-    """One attempt to recover the device.
-
-    It has the health before, the outcome of each rung, and the health after.
-    """
-
-    at: str
-    age: str
-    before: str | None
-    after: str
-    reason: str | None
-    rungs: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
 class DeviceView:
     """A device's page: its facts, its last weeks, its jobs, and its history, newest first."""
 
@@ -91,9 +66,8 @@ class DeviceView:
     facts: tuple[tuple[str, str], ...]
     timeline: Timeline
     days: DeviceDays
-    jobs: tuple[RanLine, ...]
-    climbs: tuple[Climb, ...]
-    """The recovery attempts in the history."""
+    jobs: tuple[JobLine, ...]
+    """The jobs that ran on it last, newest first."""
     history: tuple[HistoryLine, ...]
     whole: bool
     """True where the history goes back to the device's first day."""
@@ -135,7 +109,7 @@ def device(
     began = max(since, row.first_heard_at)
     changes, whole = stored_history.changes(session, device_id, since=health_since)
     ran = stored_history.recent_jobs(session, row.device, limit=RECENT_JOBS)
-    entries = entry_names.latest(session, {each.job.test_key for each in ran})
+    entries = entry_names.latest(session, {each.test_key for each in ran})
     days = activity.days(periods.hours(session, row.device, since=since), since, now, began=began)
     dated = axis_changes.since(session, began, device_id)
     history = tuple(_history(entry, now) for entry in store.history(session, device_id))
@@ -151,16 +125,7 @@ def device(
             whole=whole,
         ),
         days=days,
-        jobs=tuple(
-            RanLine(
-                job_line(each.job, now, entries.get(each.job.test_key)),
-                each.attempts,
-                timestamp(each.last_at),
-                words.since(each.last_at, now),
-            )
-            for each in ran
-        ),
-        climbs=tuple(_climb(entry) for entry in history if entry.steps),
+        jobs=tuple(job_line(each, now, entries.get(each.test_key)) for each in ran),
         history=history,
         whole=len(history) < store.HISTORY,
         range=period,
@@ -222,10 +187,3 @@ def _plain(value: Any) -> str:
     if isinstance(value, Mapping) and all(isinstance(member, str) for member in value.values()):
         return ", ".join(f"{name} {member[:MAX_DIGITS]}" for name, member in value.items())
     return value if isinstance(value, str) else encode(value)
-
-
-def _climb(entry: HistoryLine) -> Climb:
-    rungs = tuple(
-        (str(step.get("rung", "?")), str(step.get("outcome", ""))) for step in entry.steps
-    )
-    return from_object(Climb, entry, rungs=rungs)

@@ -156,9 +156,7 @@ def lines(
     return tuple(line_of(row, jobs, pulse, now) for row in rows)
 
 
-def line_of(
-    row: DeviceRow, jobs: Mapping[str, JobRow], pulse: Pulse, now: datetime
-) -> DeviceLine:
+def line_of(row: DeviceRow, jobs: Mapping[str, JobRow], pulse: Pulse, now: datetime) -> DeviceLine:
     """Return the line of a device; `jobs` has its job, where it runs one."""
     job = jobs.get(row.job or "") if row.state is DeviceState.busy else None
     readings = row.telemetry or Telemetry()

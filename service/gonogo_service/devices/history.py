@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
@@ -41,15 +39,6 @@ class DayDevices(NamedTuple):
     sick: int = 0
 
 
-@dataclass(frozen=True)
-class RanJob:
-    """A job with this device's recent attempts at it, and when the last of them began."""
-
-    job: JobRow
-    attempts: int
-    last_at: datetime | None
-
-
 def changes(session: Session, device_id: str, *, since: datetime) -> tuple[list[Change], bool]:
     """Return (a device's changes since a moment, in order; whether these are all).
 
@@ -70,22 +59,14 @@ def changes(session: Session, device_id: str, *, since: datetime) -> tuple[list[
     return sorted((Change(*row) for row in rows), key=lambda change: change.at), True
 
 
-def recent_jobs(session: Session, device: str, *, limit: int) -> list[RanJob]:
+def recent_jobs(session: Session, device: str, *, limit: int) -> list[JobRow]:
     """Return the jobs that ran on a device ("host/name") last, newest first, without gauges."""
     table = AttemptRow
-    latest = select(table.job_id, table.started_at).where(table.device == device)
-    attempt_counts: Counter[str] = Counter()
-    started_by_job: dict[str, datetime | None] = {}
-    for job_id, started_at in session.execute(latest.order_by(table.id.desc()).limit(MAX_ATTEMPTS)):
-        attempt_counts[job_id] += 1
-        started_by_job.setdefault(job_id, started_at)
+    latest = select(table.job_id).where(table.device == device).order_by(table.id.desc())
+    ids = dict.fromkeys(session.scalars(latest.limit(MAX_ATTEMPTS)))
     # more than `limit`, because `many` leaves out gauges
-    known = jobs.many(session, list(started_by_job)[: 3 * limit])
-    return [
-        RanJob(known[job_id], attempt_counts[job_id], at)
-        for job_id, at in started_by_job.items()
-        if job_id in known
-    ][:limit]
+    known = jobs.many(session, list(ids)[: 3 * limit])
+    return [known[job_id] for job_id in ids if job_id in known][:limit]
 
 
 def sick_by_day(session: Session, *, days: int, now: datetime) -> list[tuple[date, DayDevices]]:

@@ -107,12 +107,13 @@ def test_a_week_of_a_device_on_its_page(migrated_sqlite_url: str) -> None:
     assert spans[:3] == [("good", 24.0), ("offline", 3.0), ("good", 21.0)]
     assert [span.state for span in view.timeline.spans[3:]] == ["bad", "good", "suspect", "good"]
     assert view.timeline.spans[3].reason == "it hung, and tt-smi -r did not help"
-    assert [climb.after for climb in view.climbs] == ["good", "bad"]
-    assert view.climbs[1].rungs == (
+    climbs = [entry for entry in view.history if entry.steps]
+    assert [climb.after for climb in climbs] == ["good", "bad"]
+    assert [(step["rung"], step["outcome"]) for step in climbs[1].steps] == [
         ("as it is", "no answer"),
         ("re-open", "no answer"),
         ("reset_device", "no answer"),
-    )
+    ]
     # 72 hours with work, but for two in the outage; the gap is the outage and the idle hour before
     # it
     temperature = view.days.series[0]
@@ -142,10 +143,7 @@ def test_the_jobs_of_a_device_are_those_that_it_ran_last(engine: Engine) -> None
         }
         recent_jobs = history.recent_jobs(current, DEVICE, limit=5)
     assert len(recent_jobs) == 2
-    assert {recent_job.job.id for recent_job in recent_jobs} == {
-        job.id for job in ran
-    } - other_job_ids
-    assert [recent_job.last_at for recent_job in recent_jobs] == [NOW + timedelta(seconds=1), NOW]
+    assert {job.id for job in recent_jobs} == {job.id for job in ran} - other_job_ids
 
 
 def test_changes_of_one_instant_keep_their_order(migrated_sqlite_url: str) -> None:
