@@ -7,7 +7,7 @@ value that code and API use.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -41,14 +41,6 @@ class Mark:
     label: str
     sign: str
     path: str
-
-
-@dataclass(frozen=True)
-class Standing:
-    """A state's label, and the verdict whose shape and color it takes."""
-
-    words: str
-    verdict: str
 
 
 _CROSS = (
@@ -150,14 +142,6 @@ def state_hover(state: str) -> str:
 def grade_hover(grade: str | None) -> str:
     """Return what hovering over a grade shows: its sentence, and the value."""
     return f"{GRADES[grade].sentence} ({grade})" if grade in GRADES else grade or ""
-
-
-def hover(value: str | None, sentences: Mapping[Any, str]) -> str:
-    """Return what hovering over a label shows: its sentence, then the value of code and API."""
-    if not value:
-        return ""
-    sentence = sentences.get(value, "")
-    return f"{sentence} ({value})" if sentence else value
 
 
 def verdict_hover(verdict: str | None) -> str:

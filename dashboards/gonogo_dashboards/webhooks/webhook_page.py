@@ -13,7 +13,6 @@ from gonogo import urls
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_view import ListView, list_view
-from gonogo_dashboards.kit.words import Standing
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import DeliveryState, WebhookState
@@ -25,6 +24,14 @@ _RECENT = 50
 """Deliveries among which the newest one that was tried, and those given up, are looked for."""
 SENT_AGAIN = timedelta(hours=1)
 """For how long the page says how messages ended that were sent again: several tries of each."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A state's label, and the verdict whose shape and color it takes."""
+
+    words: str
+    verdict: str
 
 
 @dataclass(frozen=True)

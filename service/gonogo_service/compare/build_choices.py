@@ -28,16 +28,14 @@ class BuildChoice:
 
 def read(session: Session, builds: Collection[BuildRecord]) -> list[BuildChoice]:
     """Return these builds with their facts, in the same order."""
-    names = [build.name for build in builds]
-    registered = select(BuildRow.name, BuildRow.commit).where(BuildRow.name.in_(names))
-    commits = dict(session.execute(registered).all())
-    newest = select(JobRow.id, JobRow.owner, JobRow.commit).where(
-        JobRow.id.in_([build.newest_job for build in builds])
-    )
-    jobs = {row.id: (row.owner, row.commit) for row in session.execute(newest)}
+    newest = [build.newest_job for build in builds]
+    query = select(JobRow.id, JobRow.owner, JobRow.commit, BuildRow.commit.label("registered"))
+    query = query.outerjoin(BuildRow, BuildRow.name == JobRow.build).where(JobRow.id.in_(newest))
+    jobs = {job.id: job for job in session.execute(query)}
     choices = []
     for build in builds:
-        owner, commit = jobs.get(build.newest_job, (None, None))
-        sha = commits.get(build.name) or (commit and commit.sha)
-        choices.append(BuildChoice(build.name, build.branch, made_at(build.newest_job), sha, owner))
+        job, at = jobs.get(build.newest_job), made_at(build.newest_job)
+        owner = None if job is None else job.owner
+        commit = None if job is None else job.registered or (job.commit and job.commit.sha)
+        choices.append(BuildChoice(build.name, build.branch, at, commit, owner))
     return choices

@@ -51,41 +51,37 @@ def consider(session: Session, job: JobRow) -> list[int]:
     """
     if job.reference is not None or job.kernel == KERNEL:
         return []
-    suspect, unexplained = (
-        _seeds(session, job, Explanation.suspect),
-        _seeds(session, job, Explanation.unexplained),
-    )
+    suspect = _seeds(session, job, Explanation.suspect)
+    unexplained = _seeds(session, job, Explanation.unexplained)
     pooled = {} if unexplained else _pooled(session, job)
     worst = worst_explanation(output.explanation for output in pooled.values())
     if job.suspects is None and (unexplained or not (suspect or worst is Explanation.unexplained)):
         return []
-    status = _status(job, suspect)
-    summary = _named(suspect)
+    status, summary = _status(job, suspect), _named(suspect)
     if status.added:
         summary += f"; {len(status.added)} seeds were added"
     more: list[int] = []
+    answer: Explanation | None = worst
     if unexplained:
-        by_itself = f"seed {unexplained[0]} is unexplained by itself"
-        status = replace(
-            status, explanation=Explanation.unexplained, words=f"{summary}: {by_itself}"
-        )
+        answer = Explanation.unexplained
+        words = f"{summary}: seed {unexplained[0]} is unexplained by itself"
     elif worst is Explanation.unexplained:
         reasons = (f"{name}: {output.reason}" for name, output in pooled.items() if output.reason)
-        status = replace(status, explanation=worst, words=f"{summary}; {'; '.join(reasons)}")
+        words = f"{summary}; {'; '.join(reasons)}"
     elif more := _more(session, job, len(suspect), status.rounds):
-        status = replace(
-            status,
-            rounds=status.rounds + 1,
-            added=[*status.added, *more],
-            words=f"{len(more)} seeds added: {_named(suspect)}",
-            explanation=None,
-        )
+        answer, words = None, f"{len(more)} seeds added: {_named(suspect)}"
     elif status.rounds:
-        status = replace(status, explanation=worst, words=f"{summary}: {_AT_THE_EDGE}")
+        words = f"{summary}: {_AT_THE_EDGE}"
     else:
         return []  # `undecided` tells of it
-    is_concluded = status.explanation is not None and pooled
-    job.suspects = replace(status, pooled=pooled if is_concluded else None)
+    job.suspects = replace(
+        status,
+        explanation=answer,
+        words=words,
+        rounds=status.rounds + bool(more),
+        added=[*status.added, *more],
+        pooled=pooled if answer is not None and pooled else None,
+    )
     return more
 
 
