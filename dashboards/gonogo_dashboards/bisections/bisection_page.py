@@ -16,6 +16,7 @@ from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import details_of
 from gonogo_dashboards.kit.list_view import ListView, list_view
 from gonogo_service.bisections import store
+from gonogo_service.bisections.api import BISECTIONS
 from gonogo_service.bisections.model import LABEL, BisectionRow, FoundChange
 from gonogo_service.builds import entry_names
 from gonogo_service.kit.database.encoding import timestamp
@@ -81,7 +82,7 @@ def listed(
 ) -> ListView:
     """Return a page of bisections. Raises BadCursor."""
     filters = {name: query[name] for name in FILTERS if query.get(name)}
-    page = store.page(session, **filters, limit=limit, cursor=cursor)
+    page = BISECTIONS.page(session, **filters, limit=limit, cursor=cursor)
     entries = entry_names.latest(session, {row.test_key for row in page.items})
     tests = [Listed(row.test, entries.get(row.test_key), _title(row.test)) for row in page.items]
     titles = dict(zip((row.id for row in page.items), labels(tests), strict=True))

@@ -20,6 +20,7 @@ from gonogo_dashboards.kit.list_view import ListView, list_view
 from gonogo_dashboards.kit.tolerance_advice import with_tolerance
 from gonogo_service.builds import entry_names
 from gonogo_service.gauges import store
+from gonogo_service.gauges.api import GAUGES
 from gonogo_service.gauges.model import GaugeRow
 from gonogo_service.kit.database.encoding import timestamp
 
@@ -82,7 +83,7 @@ def listed(
 ) -> ListView:
     """Return a page of gauges that match the filters. Raises BadCursor."""
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
-    page = store.page(session, **given, limit=limit, cursor=cursor or None)
+    page = GAUGES.page(session, **given, limit=limit, cursor=cursor or None)
     entries = entry_names.latest(session, {row.test_key for row in page.items})
     return list_view(
         page, lambda row: _line(row, now, entries.get(row.test_key)), urls.gauges, now, given

@@ -19,7 +19,7 @@ from gonogo.flakiness.bisecting import Expect, Signal
 from gonogo.spec.builds import Build, fits_kernel, ordered, own_builds
 from gonogo.spec.selections import TestBody
 from gonogo.spec.test_spec import TestSpec
-from gonogo_service.bisections import store
+from gonogo_service.bisections import noun, store
 from gonogo_service.bisections.model import (
     BisectionLinks,
     BisectionProgress,
@@ -35,23 +35,17 @@ from gonogo_service.jobs.events import Event
 from gonogo_service.jobs.new_job import BACKGROUND_PRIORITY
 from gonogo_service.kit import audit, rows
 from gonogo_service.kit.answers import (
-    Cursor,
-    Filter,
-    Limit,
-    make_router,
     require,
 )
 from gonogo_service.kit.database.encoding import encode, utcnow
 from gonogo_service.kit.database.ids import new_id
-from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import schema_of
 from gonogo_service.kit.database.states import BisectionState
-from gonogo_service.kit.resource import Checked, undone
+from gonogo_service.kit.resource import Checked, Resource, undone
 from gonogo_service.people import idempotency_keys, quotas
 from gonogo_service.people.context import Context, Ctx, Reader, Submitter
 from gonogo_service.tests import test_specs
 
-router = make_router("bisections")
 MAX_BUILDS = 1000
 MAX_RUNS = 10_000
 
@@ -151,6 +145,23 @@ SHOWN = rows.extended_answer(
 )
 
 
+def _details(_context: Any, _session: Session, bisection: BisectionRow) -> dict[str, Any]:
+    probes = [rows.values(PROBE, probe) for probe in bisection.probes]
+    return rows.values(SHOWN, bisection, probes=probes)
+
+
+BISECTIONS = Resource(
+    noun.BISECTIONS,
+    BisectionRow,
+    answer=SHOWN,
+    line=LISTED,
+    show=_details,
+    show_line=lambda _context, _session, bisection: rows.values(LISTED, bisection),
+    where={"test": BisectionRow.test_key},
+)
+router = BISECTIONS.router
+
+
 @router.post(
     "/bisections",
     status_code=202,
@@ -231,30 +242,6 @@ def _made(context: Context, session: Session, body: BisectionIn, owner: str) -> 
     session.add(bisection)
     session.flush()
     return bisection
-
-
-@router.get("/bisections", response_model=Page[LISTED], summary="List bisections, newest first")  # type: ignore[valid-type]
-def list_bisections(
-    context: Ctx,
-    _who: Reader,
-    test: Filter = None,
-    state: BisectionState | None = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> Any:
-    """List bisections that match all filters; `test` is a test's key."""
-    with context.reading() as session:
-        page = store.page(session, test=test, state=state, limit=limit, cursor=cursor)
-    return {"items": page.items, "next": page.next}
-
-
-@router.get("/bisections/{bisection_id}", response_model=SHOWN, summary="Show a bisection")
-def look(context: Ctx, _who: Reader, bisection_id: str) -> Any:
-    """Show the state of its searches, every run, and the answer when it is known."""
-    with context.reading() as session:
-        bisection = _require(session, bisection_id)
-        probes = [rows.values(PROBE, probe) for probe in bisection.probes]
-        return rows.values(SHOWN, bisection, probes=probes)
 
 
 @router.post("/bisections/{bisection_id}:cancel", status_code=202, summary="Cancel a bisection")

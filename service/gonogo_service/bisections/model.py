@@ -126,9 +126,13 @@ class BisectionRow(Base):
     max_runs: Mapped[int]
     runs: Mapped[int] = mapped_column(default=0)  # probes so far, including running ones
     version: Mapped[int] = mapped_column(default=1)
-    tracks: Mapped[list[SearchTrack]] = mapped_column(Stored(list[SearchTrack]), default=list)
+    tracks: Mapped[list[SearchTrack]] = mapped_column(
+        Stored(list[SearchTrack]), default=list, deferred=True, deferred_group="searches"
+    )
     # the earlier states of the searches, for the page's drawing: store.with_move
-    moves: Mapped[list[SearchMove] | None] = mapped_column(Stored(list[SearchMove]), info=INTERNAL)
+    moves: Mapped[list[SearchMove] | None] = mapped_column(
+        Stored(list[SearchMove]), info=INTERNAL, deferred=True, deferred_group="searches"
+    )
     findings: Mapped[list[FoundChange]] = mapped_column(Stored(list[FoundChange]), default=list)
     conclusion: Mapped[str | None] = mapped_column(
         doc="found, no_change, untestable, undecided; null until it is over"
@@ -137,7 +141,7 @@ class BisectionRow(Base):
     error: Mapped[str | None]
     created_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
-    spec: Mapped[TestSpecRow] = relationship(viewonly=True)
+    spec: Mapped[TestSpecRow] = relationship(viewonly=True, lazy="selectin")
     probes: Mapped[list[ProbeRow]] = relationship(
         order_by="ProbeRow.number", back_populates="bisection"
     )

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session, contains_eager, defer
+from sqlalchemy.orm import Session
 
 from gonogo.flakiness.bisecting import Signal
 from gonogo.flakiness.rates import Outcome, outcome_of
@@ -30,7 +30,6 @@ from gonogo_service.devices.model import WorkerRow
 from gonogo_service.jobs.events import Event, Position
 from gonogo_service.jobs.model import AttemptRow, JobRow
 from gonogo_service.kit.database.ids import is_id
-from gonogo_service.kit.database.paging import Page, newest_first
 from gonogo_service.kit.database.states import BisectionState, JobState
 from gonogo_service.kit.outbox import outbox
 from gonogo_service.results.model import ResultRow
@@ -52,36 +51,6 @@ def lock(session: Session, bisection_id: str) -> BisectionRow | None:
     """Lock a running bisection until the transaction ends; None when it has ended meanwhile."""
     row = session.get(BisectionRow, bisection_id, with_for_update=True, populate_existing=True)
     return None if row is None or row.state.final else row
-
-
-def page(
-    session: Session,
-    *,
-    test: str | None = None,
-    state: str | None = None,
-    limit: int = 50,
-    cursor: str | None = None,
-) -> Page[BisectionRow]:
-    """Return bisections, newest first. Raises BadCursor."""
-    query = (
-        select(BisectionRow)
-        .join(BisectionRow.spec)
-        .options(
-            contains_eager(BisectionRow.spec),
-            defer(BisectionRow.moves),
-            defer(BisectionRow.tracks),
-        )
-    )
-    filters = {BisectionRow.test_key: test, BisectionRow.state: state}
-    return newest_first(
-        session,
-        query,
-        BisectionRow.id,
-        lambda row: row,
-        limit=limit,
-        cursor=cursor,
-        filters=filters,
-    )
 
 
 def open_ids(session: Session) -> list[str]:

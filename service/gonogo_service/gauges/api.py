@@ -9,20 +9,17 @@ from typing import Any
 from fastapi import Request, Response
 from sqlalchemy.orm import Session
 
-from gonogo.flakiness.grades import Sharpness
-from gonogo_service.gauges import store, submission
+from gonogo_service.gauges import noun, store, submission
 from gonogo_service.gauges.model import GaugeLinks, GaugeRow, GaugeTarget
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.bodies import GaugeIn
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit import audit, rows
-from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router, require
-from gonogo_service.kit.database.paging import Page
+from gonogo_service.kit.answers import require
 from gonogo_service.kit.database.states import ChunkCounts, JobState
-from gonogo_service.kit.resource import Checked, undone
+from gonogo_service.kit.resource import Checked, Resource, undone
 from gonogo_service.people import idempotency_keys, quotas
-from gonogo_service.people.context import Ctx, Reader, Submitter
-
-router = make_router("gauges")
+from gonogo_service.people.context import Ctx, Submitter
 
 
 @dataclass(frozen=True)
@@ -60,6 +57,19 @@ LISTED = rows.extended_answer(
     GaugeRow, "ListedGauge", without=("parts", "elsewhere", "report"), **_OF_JOB
 )
 SHOWN = rows.extended_answer(GaugeRow, "GaugeOut", **_OF_JOB)
+GAUGES = Resource(
+    noun.GAUGES,
+    GaugeRow,
+    answer=SHOWN,
+    line=LISTED,
+    show=lambda _context, _session, gauge: rows.values(SHOWN, gauge),
+    show_line=lambda _context, _session, gauge: rows.values(LISTED, gauge),
+    where={
+        "test": GaugeRow.test_key,
+        "state": lambda state: GaugeRow.job.has(JobRow.state == state),
+    },
+)
+router = GAUGES.router
 
 
 @router.post(
@@ -99,31 +109,6 @@ def validate(context: Ctx, who: Submitter, body: GaugeIn) -> Checked:
     with undone(context) as session, quotas.guard(session, context.settings, who.name):
         submission.submit(session, body, context.settings, who.name)
     return Checked(valid=True)
-
-
-@router.get("/gauges", response_model=Page[LISTED], summary="List gauges, newest first")  # type: ignore[valid-type]
-def list_gauges(
-    context: Ctx,
-    _who: Reader,
-    test: Filter = None,
-    state: JobState | None = None,
-    sharpness: Sharpness | None = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> Any:
-    """List gauges that match all filters; `test` is a test's key."""
-    with context.reading() as session:
-        page = store.page(
-            session, test=test, state=state, sharpness=sharpness, limit=limit, cursor=cursor
-        )
-    return {"items": page.items, "next": page.next}
-
-
-@router.get("/gauges/{gauge_id}", response_model=SHOWN, summary="Show a gauge")
-def look(context: Ctx, _who: Reader, gauge_id: str) -> Any:
-    """Show the progress of a gauge, then its report."""
-    with context.reading() as session:
-        return rows.values(SHOWN, require(store.get(session, gauge_id), "gauge", gauge_id))
 
 
 @router.post("/gauges/{gauge_id}:cancel", status_code=202, summary="Cancel a gauge")

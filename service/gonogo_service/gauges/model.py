@@ -66,10 +66,14 @@ class GaugeRow(Base):
     search: Mapped[bool]  # whether to try other inputs if no tolerance works
     elsewhere: Mapped[list[OtherInputs]] = mapped_column(
         Stored(list[OtherInputs]),
+        deferred=True,
+        deferred_group="whole",
         doc="Other inputs, which were tried because no tolerance works with those of the test",
     )
     # a result's `part` is an index into this list
-    parts: Mapped[list[GaugePart]] = mapped_column(Stored(list[GaugePart]))
+    parts: Mapped[list[GaugePart]] = mapped_column(
+        Stored(list[GaugePart]), deferred=True, deferred_group="whole"
+    )
     # Number of stored rows, changed under the job's lock. The job's own `done`, of seeds, stays 0.
     done: Mapped[int]
     sharpness: Mapped[Sharpness | None] = mapped_column(
@@ -80,10 +84,12 @@ class GaugeRow(Base):
     words: Mapped[str | None]  # the findings in a few sentences
     report: Mapped[GaugeReport | None] = mapped_column(
         Stored(GaugeReport),
+        deferred=True,
+        deferred_group="whole",
         doc="The report of `gonogo gauge --json`, with the command that measures it again",
     )
-    job: Mapped[JobRow] = relationship(viewonly=True)
-    spec: Mapped[TestSpecRow] = relationship(viewonly=True)
+    job: Mapped[JobRow] = relationship(viewonly=True, lazy="selectin")
+    spec: Mapped[TestSpecRow] = relationship(viewonly=True, lazy="selectin")
     error: AssociationProxy[str | None] = association_proxy("job", "error")
     waiting_reason: AssociationProxy[str | None] = association_proxy("job", "waiting_reason")
     version: AssociationProxy[int] = association_proxy("job", "version")

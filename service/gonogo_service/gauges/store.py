@@ -1,4 +1,4 @@
-"""The SQL of gauges: their lists and reports, and the sharpness of a test by its last gauge."""
+"""The SQL of gauges: their reports, and the sharpness of a test by its last gauge."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Select, select
-from sqlalchemy.orm import Session, contains_eager, defer
+from sqlalchemy.orm import Session
 
 from gonogo.gauge.summary import GaugeReport, MeasuredRate
 from gonogo_service.gauges.model import GaugeRow
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.ids import is_id
-from gonogo_service.kit.database.paging import Page, newest_first
 from gonogo_service.kit.database.states import JobState
 
 
@@ -29,34 +28,6 @@ class LastReport:
 def get(session: Session, gauge_id: str) -> GaugeRow | None:
     """Return a gauge, or None."""
     return session.get(GaugeRow, gauge_id) if is_id(gauge_id) else None
-
-
-def page(
-    session: Session,
-    *,
-    test: str | None = None,
-    state: str | None = None,
-    sharpness: str | None = None,
-    limit: int = 50,
-    cursor: str | None = None,
-) -> Page[GaugeRow]:
-    """Return gauges without their reports, newest first. Raises BadCursor."""
-    query = (
-        select(GaugeRow)
-        .join(GaugeRow.job)
-        .join(GaugeRow.spec)
-        .options(
-            contains_eager(GaugeRow.job),
-            contains_eager(GaugeRow.spec),
-            defer(GaugeRow.report),
-            defer(GaugeRow.parts),
-            defer(GaugeRow.elsewhere),
-        )
-    )
-    filters = {GaugeRow.test_key: test, JobRow.state: state, GaugeRow.sharpness: sharpness}
-    return newest_first(
-        session, query, GaugeRow.id, lambda row: row, limit=limit, cursor=cursor, filters=filters
-    )
 
 
 def last(session: Session, test_key: str, branch: str, arch: str, board: str) -> LastReport | None:
