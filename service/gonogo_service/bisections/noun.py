@@ -1,0 +1,27 @@
+"""Bisections as the API and the command know them."""
+
+from __future__ import annotations
+
+from gonogo import urls
+from gonogo.cli.kit.noun import Noun
+from gonogo_service.kit.database.states import BisectionState
+
+BISECTIONS = Noun(
+    "bisections",
+    {
+        "bisection": "id",
+        "builds": lambda bisection: len(bisection["builds"]),
+        "runs": "runs",
+        "state": "state",
+        "answer": "words",
+        "created": "created_at",
+    },
+    "a bisection",
+    about="Look at bisections. `gonogo bisect` starts one.",
+    filters={
+        "test": "List only bisections of the test with this key.",
+        "state": "List only bisections in this state: " + ", ".join(BisectionState) + ".",
+    },
+    kinds={"state": BisectionState},
+    page=urls.bisection,
+)
