@@ -111,9 +111,10 @@ def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> Repor
     if is_new is None or row.health not in COUNTED:
         return ReportOutcome(changed)
     rows = _present(session, canary, row)
-    before = golden_row and Golden(
-        golden_row.digest, golden_row.first_device, golden_row.second_device
-    )
+    before = None
+    if golden_row is not None:
+        givers = golden_row.first_device, golden_row.second_device
+        before = Golden(golden_row.digest, *givers)
     finding = golden.judge(
         before,
         [CanaryResult(each.device, given.digest, given.since, given.at) for each, given in rows],

@@ -11,9 +11,8 @@ from sqlalchemy import BigInteger, ForeignKey, Index, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from gonogo_service.kit.database.base import Base
-from gonogo_service.kit.database.columns import IdType, JsonType, Stored, WordOf
+from gonogo_service.kit.database.columns import INTERNAL, IdType, JsonType, Stored, WordOf
 from gonogo_service.kit.database.states import DeviceHealth, DeviceState
-from gonogo_service.kit.rows import INTERNAL
 
 Standing = Literal["golden", "first", "differs"]
 What = Literal["health", "state", "drain", "firmware"]

@@ -158,13 +158,10 @@ class Pulse:
 
 def pulse(session: Session, *, now: datetime) -> Pulse:
     """Return the current rates and loads; running attempts count up to now."""
-    running = session.execute(
-        select(AttemptRow.device, AttemptRow.started_at).where(
-            AttemptRow.state == AttemptState.running,
-            AttemptRow.device.is_not(None),
-            AttemptRow.started_at.is_not(None),
-        )
-    ).all()
+    attempts = select(AttemptRow.device, AttemptRow.started_at).where(
+        AttemptRow.state == AttemptState.running
+    )
+    running = [(device, began) for device, began in session.execute(attempts) if device and began]
     table, sums, windows = DevicePeriodRow, [], {}
     for name, (size, before) in _WINDOWS.items():
         since = _start(now, size) - timedelta(seconds=before * size)

@@ -162,7 +162,7 @@ def totals(session: Session) -> State:
 
 def _counted(session: Session, column: Any, *conditions: Any) -> Values:
     query = select(column, func.count()).where(*conditions).group_by(column)
-    return dict(session.execute(query).all())  # type: ignore[arg-type]
+    return dict(session.execute(query).all())
 
 
 def _devices(rows: Iterable[DeviceRow], limit: datetime) -> State:
@@ -173,7 +173,9 @@ def _devices(rows: Iterable[DeviceRow], limit: datetime) -> State:
     devices: dict[tuple[str, str], int] = {
         (state, health): 0 for state in DeviceState for health in DeviceHealth
     }
-    healths, warm, drained = {}, {}, {}
+    healths: dict[tuple[str, str, str], float] = {}
+    drained: dict[str, float] = {}
+    warm: dict[str, float] = {}
     for row in rows:
         state = row.state_at(limit)
         devices[state, row.health] += 1
