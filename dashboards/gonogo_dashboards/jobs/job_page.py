@@ -12,8 +12,6 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo.judging.flip_summary import FlipsSummary
 from gonogo.spec.diagnoses import JobDiagnosis
-from gonogo.spec.selections import KERNEL
-from gonogo_dashboards.charts import plots
 from gonogo_dashboards.charts.plots import SeedPlot
 from gonogo_dashboards.hooks.incoming import OriginLine, origins
 from gonogo_dashboards.jobs import (
@@ -22,7 +20,7 @@ from gonogo_dashboards.jobs import (
     job_logs,
     request,
     seed_details,
-    seed_grid,
+    seen_seeds,
     selection_tests,
 )
 from gonogo_dashboards.jobs.error_maps import MapView
@@ -31,49 +29,22 @@ from gonogo_dashboards.jobs.seed_details import ComparisonLine, SeedDetails, See
 from gonogo_dashboards.jobs.seed_grid import GridView
 from gonogo_dashboards.jobs.selection_tests import Part, TestsView
 from gonogo_dashboards.kit import (
-    arithmetic_view,
     build_cells,
-    commands,
     comparators_view,
     imported,
     words,
 )
 from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
-from gonogo_dashboards.kit.cache import LRUCache
 from gonogo_dashboards.kit.imported import ImportedView
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
 from gonogo_service.builds import entry_names
 from gonogo_service.devices.store import TIMEOUT_S
 from gonogo_service.jobs import artifacts, job_attempts, queue_estimate, queues, store
-from gonogo_service.jobs import selection_tests as stored_tests
 from gonogo_service.jobs.model import ArtifactRow, AttemptRow, JobRow, SeedDecision, SuspectSeeds
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
-from gonogo_service.results import arithmetics, flips, tallies, worst
-from gonogo_service.results.model import WHOLE
-from gonogo_service.results.seeds import StoredSeed
-from gonogo_service.results.tallies import Tally
 
 FIRST_TESTS = Part()
-WORST_SEEDS = 12
-MAX_TABS = 12
-"""Outputs to choose on the page: the worst where there are more."""
-_CACHED = 32
-"""Finished jobs whose seeds and plots are cached, about 0.3 MB each."""
-
-
-@dataclass(frozen=True)
-class _Seeds:
-    """What the seeds of a job say: the worst ones, the flips and the arithmetics."""
-
-    worst: list[StoredSeed]
-    flips: tuple[FlipsSummary, ...]
-    arithmetic: tuple[ArithmeticLine, ...]
-
-
-_seeds: LRUCache[_Seeds] = LRUCache(_CACHED)
-_plots: LRUCache[SeedPlot] = LRUCache(_CACHED)
-_grids: LRUCache[GridView] = LRUCache(_CACHED)
 
 
 @dataclass(frozen=True)
@@ -168,21 +139,9 @@ def job(
         job_line(row, now, entry),
         waiting_reason=row.waiting_reason or queues.behind(session, row),
     )
+    seen = seen_seeds.read(session, row, output, line.noun)
     tests = selection_tests.read(session, row, part, output)
-    sums = tallies.of_job(session, job_id)
-    outputs = _outputs(session, row, sums)
     has_rows, is_kernel = row.seeds_removed_at is None, tests is None
-    # a job whose seeds can't change: rows never do, and one that comes late has its own event
-    fixed = (row.id, row.version, row.last_event, row.done) if row.state.final else None
-    seen = _seeds.get(fixed, lambda: _read_seeds(session, row, outputs, line.noun))
-    assert seen is not None
-    first = seen.worst[0] if seen.worst else None
-    chosen = plots.choose(outputs, output, next(iter(first.outputs), None) if first else None)
-    plot = None
-    if row.done and has_rows and (is_kernel or chosen):
-        key = fixed and (*fixed, chosen)
-        plot = _plots.get(key, lambda: plots.read(session, row, chosen, sums, line.noun))
-    tabs = sorted(plots.worst_first(outputs)[:MAX_TABS]) if len(outputs) > MAX_TABS else outputs
     so_far = next(iter(words.ordered(name for name, count in row.counts.items() if count)), None)
     verdict = row.verdict if row.state.final else so_far
     lost = verdict in build_cells.LOST
@@ -205,12 +164,14 @@ def job(
             row.test_key, {"branch": row.branch, "arch": row.arch, "board": row.board}
         ),
         facts=request.facts(row),
-        outputs=tuple(tabs),
+        outputs=seen.outputs,
         tests=tests,
-        plot=plot,
-        grid=_grids.get(fixed, lambda: seed_grid.read(session, row, line.noun)),
+        plot=seen.plot,
+        grid=seen.grid,
         seed=seed_details.read(session, row, pair, output) if pair and has_rows else None,
-        map=error_maps.read(session, job_id, heads, chosen, pair, _mapped(diagnosed, seen.worst)),
+        map=error_maps.read(
+            session, job_id, heads, seen.chosen, pair, seen_seeds.of_map(diagnosed, seen)
+        ),
         diagnosis=diagnosed,
         arithmetic=seen.arithmetic,
         worst=tuple(seed_details.worst_line(seed, tolerance) for seed in seen.worst)
@@ -222,11 +183,11 @@ def job(
         attempts=tuple(attempts),
         log=log,
         stopped=comparators_view.stopped(seen.worst) if lost else "",
-        decided=comparators_view.of_seed(first, tolerance) if first and is_kernel else "",
+        decided=comparators_view.of_seed(seen.first, tolerance) if seen.first and is_kernel else "",
         last_lines=job_logs.last_lines(log, attempts) if lost else "",
         telemetry=job_logs.telemetry(session, job_id),
         imported=imported.read(row),
-        check=request.check(row, _shown_seed(session, row, first), chosen),
+        check=request.check(row, seen_seeds.of_command(session, row, seen), seen.chosen),
         origins=origins(session, job=job_id),
         links={
             "self": urls.job(job_id),
@@ -239,42 +200,6 @@ def job(
         },
         at=timestamp(now),
     )
-
-
-def _outputs(session: Session, row: JobRow, sums: Mapping[str, Tally]) -> dict[str, Tally]:
-    """Return the sums of the outputs that have numbers."""
-    outputs = {name: tally for name, tally in sums.items() if name != WHOLE}
-    if row.kernel != KERNEL:
-        judged = stored_tests.judged_outputs(session, row.id)
-        outputs = {name: tally for name, tally in outputs.items() if name in judged}
-    return outputs
-
-
-def _read_seeds(session: Session, row: JobRow, outputs: Mapping[str, Tally], noun: str) -> _Seeds:
-    is_kernel = row.kernel != KERNEL
-    return _Seeds(
-        worst.read(session, row.id, WORST_SEEDS if is_kernel else 1)
-        if is_kernel or outputs
-        else [],
-        flips.of_job(session, row.id) if row.reference and row.seeds_removed_at is None else (),
-        arithmetic_view.of_job(arithmetics.of_job(session, row.id), noun),
-    )
-
-
-def _shown_seed(session: Session, row: JobRow, first: StoredSeed | None) -> int:
-    """Return the seed of the command: the worst, else the first."""
-    found = first.seed if first else None
-    if found is None and row.kernel == KERNEL:
-        found = worst.worst_iteration(session, row.id)
-    return commands.first_seeds(row)[0] if found is None else found
-
-
-def _mapped(diagnosed: JobDiagnosis | None, seeds: list[StoredSeed]) -> list[tuple[int, int]]:
-    """Return the seeds whose map is shown, if they have one: the diagnosis' first."""
-    pairs = [(seed.seed, seed.repeat) for seed in seeds]
-    if diagnosed is not None and diagnosed.seed is not None:
-        pairs.insert(0, (diagnosed.seed, diagnosed.repeat or 0))
-    return list(dict.fromkeys(pairs))
 
 
 def _unserved(

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Engine
 
 import stored_jobs
-from gonogo_dashboards.jobs import job_page
+from gonogo_dashboards.jobs import job_list
 from gonogo_service.jobs import store as jobs
 from gonogo_service.kit.database import engine as engines
 from gonogo_service.kit.database.encoding import utcnow
@@ -91,8 +91,8 @@ def test_a_list_goes_on_after_its_cursor_and_filters(engine: Engine) -> None:
         ]
         stored_jobs.finished(session, seeds=1, wrong=False)
     with engines.reading(engine) as session:
-        first = job_page.jobs(session, {"label": "suite=nightly", "state": " "}, None, 2, utcnow())
-        rest = job_page.jobs(session, {"label": "suite=nightly"}, first.next, 2, utcnow())
+        first = job_list.jobs(session, {"label": "suite=nightly", "state": " "}, None, 2, utcnow())
+        rest = job_list.jobs(session, {"label": "suite=nightly"}, first.next, 2, utcnow())
     assert [line.id for line in first.items + rest.items] == ids[::-1]
     assert first.next_url == f"/jobs?label=suite%3Dnightly&cursor={first.next}"
     assert rest.next_url is None
