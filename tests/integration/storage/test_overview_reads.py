@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Engine
 
 import stored_jobs
-from gonogo_dashboards.jobs import job_list
+from gonogo_dashboards.jobs import job_list, job_page
 from gonogo_service.jobs import store as jobs
 from gonogo_service.kit.database import engine as engines
 from gonogo_service.kit.database.encoding import utcnow
