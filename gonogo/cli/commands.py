@@ -125,6 +125,16 @@ COMMANDS: dict[str, Entry] = {
         NOUNS,
         "Look at jobs, cancel and delete them.",
     ),
+    "gauges": Entry(
+        "gonogo_service.cli.nouns.plain:gauges",
+        NOUNS,
+        "Look at the gauges of tests on the server.",
+    ),
+    "bisections": Entry(
+        "gonogo_service.cli.nouns.plain:bisections",
+        NOUNS,
+        "Look at bisections; `gonogo bisect` starts one.",
+    ),
     "builds": Entry(
         "gonogo_service.cli.nouns.plain:builds",
         NOUNS,

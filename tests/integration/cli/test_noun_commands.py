@@ -162,6 +162,8 @@ def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_
         in gonogo("schedules", "change", "every night", "--resume")[1]
     )
     assert "no deliveries" in gonogo("hooks", "list")[2]
+    assert "no gauges" in gonogo("gauges", "list", "--sharpness", "blunt")[2]
+    assert "no bisections" in gonogo("bisections", "list")[2]
     assert "no entries" in gonogo("audit", "list", "--action", "nothing")[2]
     label = Verdict(job["verdict"]).label
     same = of(gonogo, "jobs", "list", "--verdict", label)["items"]
