@@ -18,7 +18,7 @@ from typing import Any, get_args, get_type_hints
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 from starlette.routing import BaseRoute
 
 from gonogo import urls
@@ -137,7 +137,7 @@ def _is_free(schema: dict[str, Any]) -> bool:
 
 
 def _shapes(routes: Iterable[APIRoute]) -> set[type[Any]]:
-    """Return the dataclasses in the answers of the routes."""
+    """Return the dataclasses and models in the answers of the routes."""
     shapes: set[type[Any]] = set()
     waiting: list[Any] = [
         *documented,
@@ -151,9 +151,14 @@ def _shapes(routes: Iterable[APIRoute]) -> set[type[Any]]:
     while waiting:
         shape = waiting.pop()
         waiting += get_args(shape)
-        if isinstance(shape, type) and is_dataclass(shape) and shape not in shapes:
+        if not isinstance(shape, type) or shape in shapes:
+            continue
+        if is_dataclass(shape):
             shapes.add(shape)
             waiting += get_type_hints(shape).values()
+        elif issubclass(shape, BaseModel):
+            shapes.add(shape)
+            waiting += (field.annotation for field in shape.model_fields.values())
     return shapes
 
 
