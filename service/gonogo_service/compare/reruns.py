@@ -18,6 +18,8 @@ from gonogo_service.results.model import ResultRow
 
 MAX_JOBS = 50
 """Newest jobs of a test in which a seed is looked for."""
+MAX_NAMES = 500
+"""Tests of a selection that a query names; of more, it reads all."""
 _AT_ONCE = 100
 _GOOD = (Verdict.pass_, Verdict.not_run, Verdict.skipped)
 
@@ -41,7 +43,8 @@ def lines(session: Session, head: SideResults, tests: Iterable[Compared]) -> dic
         whole = {job for test, jobs in candidates for job in jobs if not test.place.within}
         inner = {job for test, jobs in candidates for job in jobs if test.place.within}
         seeds = _seeds(session, whole, verdict)
-        iterations = _iterations(session, inner, verdict)
+        names = {test.place.within for test, _ in candidates}
+        iterations = _iterations(session, inner, names, verdict)
         for test, jobs in candidates:
             name = test.place.within
             for job in jobs:
@@ -85,7 +88,7 @@ def _seeds(
 
 
 def _iterations(
-    session: Session, job_ids: Collection[str], verdict: Verdict
+    session: Session, job_ids: Collection[str], names: Collection[str], verdict: Verdict
 ) -> dict[tuple[str, str], int]:
     """Return (job, test of its selection) -> the first iteration with a verdict."""
     table = ResultRow
@@ -93,6 +96,8 @@ def _iterations(
     query = select(*by, func.min(table.seed)).where(table.verdict == verdict).group_by(*by)
     if verdict is Verdict.not_judged:
         query = query.where(table.outcome == "failed")
+    if len(names) <= MAX_NAMES:
+        query = query.where(table.output.in_(names))
     return {
         (job, name): seed
         for ids in batched(sorted(job_ids), _AT_ONCE)

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from sqlalchemy import Select, case, false, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer
 
 from gonogo.errors import FieldError
 from gonogo.flakiness.flag_kinds import FlagKind
@@ -129,8 +129,9 @@ def open_total(session: Session) -> int:
 
 
 def open_of_tests(session: Session, keys: Collection[str]) -> dict[str, list[FlagRow]]:
-    """Return the open flags of tests, by the test's key, in the order of triage."""
+    """Return the open flags of tests without evidence, by the test's key, as for triage."""
     query = select(FlagRow).where(FlagRow.state.in_(OPEN), FlagRow.test_key.in_(list(keys)))
+    query = query.options(defer(FlagRow.evidence))
     by_test: dict[str, list[FlagRow]] = {}
     for flag in session.scalars(query.order_by(RANK, FlagRow.id.desc())) if keys else ():
         by_test.setdefault(flag.test_key, []).append(flag)
