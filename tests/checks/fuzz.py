@@ -30,7 +30,8 @@ from gonogo.spec import json_text
 from gonogo.spec.selections import parse_test
 from gonogo_service.background import beats, evidence
 from gonogo_service.ci.rule_bodies import RuleIn
-from gonogo_service.jobs.bodies import GaugeIn, JobIn
+from gonogo_service.gauges.bodies import GaugeIn
+from gonogo_service.jobs.bodies import JobIn
 from gonogo_service.kit import json_bodies
 from gonogo_service.kit.problems import Problem
 from gonogo_service.results.batch import Batch

@@ -30,7 +30,7 @@ from gonogo_service.builds import store as builds
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs import submission
 from gonogo_service.jobs.api.events import MAX_NUMBER, RETRY_MS, last_known
-from gonogo_service.jobs.bodies import MAX_LABELS, MAX_SEED, NAME, Commit, JobIn, JobOptions, Label
+from gonogo_service.jobs.bodies import MAX_SEED, Commit, JobIn, JobOptions
 from gonogo_service.jobs.events import Event
 from gonogo_service.jobs.new_job import BACKGROUND_PRIORITY
 from gonogo_service.kit import audit, rows
@@ -42,6 +42,7 @@ from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.records import schema_of
 from gonogo_service.kit.database.states import BisectionState
 from gonogo_service.kit.resource import Checked, Resource, undone
+from gonogo_service.kit.strict import MAX_LABELS, NAME, Label
 from gonogo_service.people import idempotency_keys, quotas
 from gonogo_service.people.context import Context, Ctx, Reader, Submitter
 from gonogo_service.tests import test_specs

@@ -14,7 +14,7 @@ from gonogo.settings import Settings
 from gonogo.spec.builds import EMULATOR, DeclaredBuild
 from gonogo.spec.validation import Refused, distinct
 from gonogo_service.gauges import submission as gauges
-from gonogo_service.jobs.bodies import GaugeIn
+from gonogo_service.gauges.bodies import GaugeIn
 from gonogo_service.kit.strict import NAME, Labels, Strict, Word
 from gonogo_service.suites import submission as suites
 from gonogo_service.suites.bodies import SuiteIn

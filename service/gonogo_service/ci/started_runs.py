@@ -23,7 +23,7 @@ from gonogo_service.builds import store as builds
 from gonogo_service.ci import answers, commit_checks
 from gonogo_service.ci.model import CommitCheckRow
 from gonogo_service.gauges import submission as gauges
-from gonogo_service.jobs.bodies import GaugeIn
+from gonogo_service.gauges.bodies import GaugeIn
 from gonogo_service.kit import audit
 from gonogo_service.kit.database.states import HookSource
 from gonogo_service.kit.problems import Problem

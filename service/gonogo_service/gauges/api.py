@@ -10,9 +10,9 @@ from fastapi import Request, Response
 from sqlalchemy.orm import Session
 
 from gonogo_service.gauges import noun, store, submission
+from gonogo_service.gauges.bodies import GaugeIn
 from gonogo_service.gauges.model import GaugeLinks, GaugeRow, GaugeTarget
 from gonogo_service.jobs import store as jobs
-from gonogo_service.jobs.bodies import GaugeIn
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit import audit, rows
 from gonogo_service.kit.answers import require

@@ -13,9 +13,9 @@ from gonogo.settings import Settings
 from gonogo.spec.builds import EMULATOR
 from gonogo.workloads import check_build
 from gonogo_service.gauges import gauge_work
+from gonogo_service.gauges.bodies import GaugeIn
 from gonogo_service.gauges.model import GaugePart, GaugeRow
 from gonogo_service.jobs import chunks, events, submission
-from gonogo_service.jobs.bodies import GaugeIn
 from gonogo_service.jobs.events import StateChange
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import utcnow

@@ -1,4 +1,4 @@
-"""The bodies of jobs and gauges, with the types and limits of their fields.
+"""The bodies of jobs, with the types and limits of their fields.
 
 People, suites, rules and bisections use them.
 """
@@ -19,34 +19,18 @@ from pydantic import (
 )
 
 from gonogo.errors import FieldError
-from gonogo.spec.builds import EMULATOR
 from gonogo.spec.selections import FIELD, Selection, SelectionTest, TestBody, is_selection
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.validation import Bounded, Refused, distinct
-from gonogo_service.jobs.new_job import BACKGROUND_PRIORITY, USUAL_PRIORITY
+from gonogo_service.jobs.new_job import USUAL_PRIORITY
 from gonogo_service.kit.database.states import IMPORT_EXECUTOR
-from gonogo_service.kit.strict import Strict
+from gonogo_service.kit.strict import Label, Labels, Name, Strict, Word
 
 MAX_SEED = 2**53 - 1
 MAX_REPEATS = 1000
-MAX_LABELS = 32
 MAX_BEFORE = 16
 MAX_DEADLINE_S = 30 * 86400
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._+/@-]*$"
-WORD = r"^[a-z0-9][a-z0-9_-]*$"
-MAX_GAUGE_BUILDS = 32
-MAX_GAUGE_GATES = 100
-GAUGE_SEEDS = 3
-"""The default number of seeds.
-
-One seed shows a logic fault. Three seeds distinguish a fault on some seeds from one on all seeds.
-"""
-
-Name = Annotated[str, Field(pattern=NAME, max_length=200)]
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
-Label = Annotated[str, Field(pattern=NAME, max_length=64)]
-Labels = Annotated[dict[Label, Annotated[str, Field(max_length=200)]], Field(max_length=MAX_LABELS)]
-Word = Annotated[str, Field(pattern=WORD, max_length=64)]
 
 
 def _has_kernel(value: object) -> object:
@@ -119,7 +103,7 @@ class Target(Strict):
 class Prepared(Strict):
     """A context: tests that run first in the same child process."""
 
-    name: str = Field(pattern=NAME, max_length=64)
+    name: Label
     before: list[KernelTest] = Field(min_length=1, max_length=MAX_BEFORE)
 
     def canonical(self) -> dict[str, Any]:
@@ -138,7 +122,7 @@ class Commit(Strict):
 class Reference(Strict):
     """Another build of the same executor to compare with."""
 
-    build: str = Field(pattern=NAME, max_length=200)
+    build: Name
 
 
 def _kind_of_seeds(value: object) -> str:
@@ -194,23 +178,27 @@ EXAMPLES: list[JsonValue] = [
 ]
 
 
+Priority = Annotated[
+    int,
+    Field(ge=0, le=9, description="9 runs first; 0 to 2 only while nobody's other jobs wait"),
+]
+QueueDeadline = Annotated[
+    float,
+    Field(
+        ge=1,
+        le=MAX_DEADLINE_S,
+        description="Seconds after which it fails if no worker has started it",
+    ),
+]
+
+
 class JobOptions(Strict):
     """How a job runs; the jobs of suites and bisections have the same fields."""
 
     target: Target = Target()
     context: ContextOf = "isolated"
-    priority: int = Field(
-        USUAL_PRIORITY,
-        ge=0,
-        le=9,
-        description="9 runs first; 0 to 2 only while nobody's other jobs wait",
-    )
-    queue_deadline_s: float = Field(
-        86400,
-        ge=1,
-        le=MAX_DEADLINE_S,
-        description="Seconds after which the job fails if no worker has started it",
-    )
+    priority: Priority = USUAL_PRIORITY
+    queue_deadline_s: QueueDeadline = 86400
 
 
 class SeedOptions(JobOptions):
@@ -232,7 +220,7 @@ class JobIn(SeedOptions):
     model_config = ConfigDict(json_schema_extra={"examples": EXAMPLES})
 
     test: TestBody = Field(description="A kernel's test; for gtest and pytest a selection")
-    build: str = Field(pattern=NAME, max_length=200)
+    build: Name
     seeds: Seeds
     labels: Annotated[Labels, Bounded] = Field({})
     commit: Commit | None = None
@@ -277,54 +265,3 @@ class JobIn(SeedOptions):
             reason = "an iteration without a controlled seed can't be repeated"
             limit = "1; for more iterations use more seeds, for a controlled seed use shuffle"
             raise FieldError("repeats", self.repeats, reason, limit=limit)
-
-
-class GaugeIn(Strict):
-    """A test of a kernel, and the graded variant: its branch, arch and board."""
-
-    test: KernelTest
-    branch: Name = Field(EMULATOR, description="Branch that gets the grade and the flag")
-    target: Target = Field(
-        Target(),
-        description=(
-            "Arch and board as in a job; the executor is that of `builds` and `wrong_builds`"
-        ),
-    )
-    seeds: SeedRange = SeedRange(start=0, count=GAUGE_SEEDS)
-    builds: list[Name] = Field(
-        [],
-        max_length=MAX_GAUGE_BUILDS,
-        description="Right builds of the executor, which must pass",
-    )
-    wrong_builds: list[Name] = Field(
-        [],
-        max_length=MAX_GAUGE_BUILDS,
-        description="Wrong builds of the executor, which must fail",
-    )
-    gates: list[Name] = Field(
-        [],
-        max_length=MAX_GAUGE_GATES,
-        description="Public gates to apply to the same runs; empty: all that judge the kernel",
-    )
-    search: bool = Field(
-        True, description="If no tolerance works, try other inputs, with one seed each"
-    )
-    priority: int = Field(
-        BACKGROUND_PRIORITY,
-        ge=0,
-        le=9,
-        description="9 runs first; 0 to 2 only while nobody's other jobs wait",
-    )
-    queue_deadline_s: float = Field(
-        86400,
-        ge=1,
-        le=MAX_DEADLINE_S,
-        description="Seconds after which the gauge fails if no worker has started it",
-    )
-
-    def _normalize(self) -> None:
-        if self.target.executor == EMULATOR and (named := self.builds or self.wrong_builds):
-            field = "builds.0" if self.builds else "wrong_builds.0"
-            reason = "the emulator's kernels always run"
-            limit = "another target.executor, or no builds"
-            raise FieldError(field, named[0], reason, limit=limit)

@@ -16,9 +16,9 @@ from gonogo.settings import Settings
 from gonogo.spec import hang_limits
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.gauges import submission as gauges
+from gonogo_service.gauges.bodies import GaugeIn
 from gonogo_service.jobs import artifacts, attempts, chunks, closing, dispatching, events, queues
 from gonogo_service.jobs import store as jobs
-from gonogo_service.jobs.bodies import GaugeIn
 from gonogo_service.jobs.dispatching import Sendable
 from gonogo_service.jobs.model import AttemptRow, ChunkRow, JobRow
 from gonogo_service.jobs.new_job import BACKGROUND_PRIORITY

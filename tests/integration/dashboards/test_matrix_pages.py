@@ -23,7 +23,7 @@ from gonogo_dashboards.matrix import matrix_page
 from gonogo_dashboards.tests import strip as strips
 from gonogo_dashboards.tests import test_page
 from gonogo_service.gauges import submission as gauges
-from gonogo_service.jobs.bodies import GaugeIn
+from gonogo_service.gauges.bodies import GaugeIn
 from gonogo_service.jobs.model import JobLabelRow, JobRow
 from gonogo_service.kit.database import engine as engines
 from gonogo_service.kit.database import ids

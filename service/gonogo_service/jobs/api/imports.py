@@ -21,11 +21,11 @@ from gonogo.spec.selections import MAX_NAME, Selection
 from gonogo_service.builds import store as builds
 from gonogo_service.jobs import imports
 from gonogo_service.jobs.api.schemas import JobLinks, links
-from gonogo_service.jobs.bodies import MAX_LABELS, NAME, WORD, Commit, Labels, Name
+from gonogo_service.jobs.bodies import Commit
 from gonogo_service.kit import audit
 from gonogo_service.kit.answers import make_router
 from gonogo_service.kit.database.states import IMPORT_EXECUTOR, JobKind
-from gonogo_service.kit.strict import Strict
+from gonogo_service.kit.strict import MAX_LABELS, NAME, WORD, Labels, Name, Strict
 from gonogo_service.people import bounds, idempotency_keys
 from gonogo_service.people.context import Ctx, Submitter
 

@@ -16,8 +16,8 @@ from gonogo.gauge.line import gauge_line
 from gonogo.gauge.report import report
 from gonogo.gauge.tests_file import parse
 from gonogo.spec.test_spec import TestSpec
+from gonogo_service.gauges.bodies import GaugeIn
 from gonogo_service.gauges.submission import check
-from gonogo_service.jobs.bodies import GaugeIn
 
 TEST: dict[str, Any] = {"kernel": "layernorm_bw", "shape": [4, 40]}
 FLAGS = ("gauge", "--shape", "4,40", "--seeds", "1", "--no-search")
