@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from fastapi import Request, Response
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer, joinedload
 
 from gonogo_service.gauges import noun, store, submission
 from gonogo_service.gauges.bodies import GaugeIn
@@ -62,12 +62,15 @@ GAUGES = Resource(
     GaugeRow,
     answer=SHOWN,
     line=LISTED,
-    show=lambda _context, _session, gauge: rows.values(SHOWN, gauge),
-    show_line=lambda _context, _session, gauge: rows.values(LISTED, gauge),
     where={
         "test": GaugeRow.test_key,
         "state": lambda state: GaugeRow.job.has(JobRow.state == state),
     },
+    options=(
+        joinedload(GaugeRow.job),
+        joinedload(GaugeRow.spec),
+        *(defer(column) for column in (GaugeRow.report, GaugeRow.parts, GaugeRow.elsewhere)),
+    ),
 )
 router = GAUGES.router
 

@@ -15,30 +15,26 @@ What is no verb of these stays a function on `TOKENS.router`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from inspect import Parameter
-from typing import Annotated, Any, ClassVar, Generic, Literal, Protocol, TypeVar, get_type_hints
+from typing import Annotated, Any, ClassVar, Generic, Literal, Protocol, get_type_hints
 
 from fastapi import Depends, Query, Request, Response
 from pydantic import BaseModel
-from sqlalchemy import ColumnElement, select
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy.orm import Session
 
 from gonogo.cli.kit.noun import Noun, Verb
 from gonogo.urls import API
 from gonogo_service.kit import audit, rows
-from gonogo_service.kit.answers import Cursor, Filter, Limit, caller, make_router, missing
+from gonogo_service.kit.answers import Cursor, Filter, Limit, caller, make_router
 from gonogo_service.kit.database.base import Base
-from gonogo_service.kit.database.columns import IdType
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.kit.database.ids import is_id
-from gonogo_service.kit.database.paging import BadCursor, Page
+from gonogo_service.kit.database.paging import Page
+from gonogo_service.kit.listing import Listing, R
 from gonogo_service.kit.principals import Principal
-from gonogo_service.kit.problems import BadField, Problem
-
-R = TypeVar("R", bound=Base)
+from gonogo_service.kit.problems import BadField
 
 
 class Context(Protocol):
@@ -61,8 +57,6 @@ _SCOPES = {
 }
 _ENDS = ("archived_at", "revoked_at", "ended_at")
 """Times of what has ended, and is stored still."""
-MAX_NAMES = 2000
-"""Things among which a misspelled name is looked for."""
 NEXT = "GoNoGo-Next"
 """The header of a list as CSV that has the cursor of the next page."""
 CSV: dict[int | str, dict[str, Any]] = {
@@ -127,7 +121,7 @@ def undone(context: Context) -> Iterator[Session]:
         pass
 
 
-class Resource(Generic[R]):
+class Resource(Listing[R]):
     """A noun of the API, and the table of its rows; `made` are all of them."""
 
     made: ClassVar[list[Resource[Any]]] = []
@@ -137,122 +131,35 @@ class Resource(Generic[R]):
         noun: Noun,
         row: type[R],
         *,
-        tag: str = "",
         answer: type[BaseModel] | None = None,
         line: type[BaseModel] | None = None,
         show: Show[R] | None = None,
         show_line: Show[R] | None = None,
         audited: tuple[str, ...] = (),
-        where: Mapping[str, Any] | None = None,
-        find: Callable[[str], R | None] = lambda key: None,
-        more: Callable[[], Iterable[R]] = tuple,
         has_one: bool = True,
+        tag: str = "",
+        **listing: Any,
     ) -> None:
         """Make the routes of the list and of one.
 
         answer, line: the answer about one, and about one in a list; default: the row's columns.
         show, show_line: return the values of these; default: the row. audited: the attributes that
-        the entry about a new one has; default: the fields that were given. where: filter -> its
-        column, or a function from its value to a condition; default: the column of that name. find: returns
-        what is not stored, such as a built-in build, by its key; more: returns all of these for
-        lists. has_one: False where only the list has an address.
+        the entry about a new one has; default: the fields that were given. has_one: False where
+        only the list has an address. listing: the options of Listing.
         """
-        self.noun, self.row, self.router = noun, row, make_router(tag or noun.name)
+        super().__init__(noun, row, **listing)
+        self.router = make_router(tag or noun.name)
         self.answer = answer or rows.answer_of(row)
         self.line = line or self.answer
-        self.show = show or _the_row
-        self.show_line = show_line or (self.show if line is None else _the_row)
+        self._show = show or _the_row
+        self._show_line = show_line or (self._show if line is None else _the_row)
         self._audited, self.has_one = audited, has_one
-        self._where = dict(where or {})
-        self._find, self._more = find, more
-        self.key: InstrumentedAttribute[str] = getattr(row, noun.key)
-        self.by_id = self.key.type is IdType
-        self._hides_archived = hasattr(row, "archived_at") and "archived" not in noun.filters
         Resource.made.append(self)
         self._add_list()
         if has_one:
             self._add_show()
 
     # reading
-
-    def page(
-        self, session: Session, *, limit: int = 50, cursor: str | None = None, **filters: Any
-    ) -> Page[R]:
-        """Return a page of the list: by name, or the newest first. Raises BadCursor."""
-        conditions = self._conditions(filters)
-        if conditions is None:
-            return Page((), None)
-        query = select(self.row).where(*conditions).limit(limit + 1)
-        if self.by_id and cursor is not None and not is_id(cursor):
-            raise BadCursor(cursor)
-        if cursor is not None:
-            query = query.where(self.key < cursor if self.by_id else self.key > cursor)
-        query = query.order_by(self.key.desc() if self.by_id else self.key)
-        found = [*session.scalars(query), *self._unstored(filters, cursor)]
-        if not self.by_id:
-            found.sort(key=self.key_of)
-        return Page.cut(found, limit, self.key_of)
-
-    def get(self, session: Session, key: str, *, lock: bool = False) -> R | None:
-        """Return the row of this key, which is in use; None if there is none."""
-        if self.by_id and not is_id(key):
-            return None
-        query = select(self.row).where(self.key == key)
-        if self._hides_archived:
-            query = query.where(self.row.archived_at.is_(None))
-        if lock:
-            query = query.with_for_update().execution_options(populate_existing=True)
-        return session.scalar(query)
-
-    def changeable(self, session: Session, who: Principal, key: str) -> R:
-        """Lock the row of this key, and return it. Raises Problem for one that is built in."""
-        if self._find(key) is not None:
-            limit = f"a registered {self.noun.one}"
-            raise BadField(self.noun.one, key, "is built in", limit=limit)
-        return self.require(session, who, key, lock=True)
-
-    def require(self, session: Session, who: Principal, key: str, *, lock: bool = False) -> R:
-        """Return the row of this key. Raises Problem 404, which says what was meant."""
-        row = self.get(session, key, lock=lock)
-        if row is None:
-            raise self.missing(session, who, key)
-        return row
-
-    def missing(self, session: Session, who: Principal, key: str) -> Problem:
-        """Return a 404. A limited token doesn't learn other names."""
-        names: Iterable[str] = ()
-        if not self.by_id and not who.bounded:
-            page = self.page(session, limit=MAX_NAMES)
-            names = map(self.key_of, page.items)
-        return missing(self.noun.one, key, names)
-
-    def key_of(self, row: R) -> str:
-        """Return the key of a row."""
-        return str(getattr(row, self.noun.key))
-
-    def _conditions(self, filters: Mapping[str, Any]) -> list[ColumnElement[bool]] | None:
-        """Return the conditions of filters; None where a value can't be anything's."""
-        conditions = []
-        if self._hides_archived:
-            conditions.append(self.row.archived_at.is_(None))
-        for name, value in filters.items():
-            column = self._where.get(name) or getattr(self.row, name)
-            if value is None:
-                continue
-            if not isinstance(column, InstrumentedAttribute):
-                conditions.append(column(value))
-            elif column.type is IdType and not is_id(value):
-                return None
-            else:
-                conditions.append(column == value)
-        return conditions
-
-    def _unstored(self, filters: Mapping[str, Any], cursor: str | None) -> Iterator[R]:
-        for row in self._more():
-            after = cursor is None or self.key_of(row) > cursor
-            given = {name: value for name, value in filters.items() if value is not None}
-            if after and all(getattr(row, name) == value for name, value in given.items()):
-                yield row
 
     def _add_list(self) -> None:
         def list_(
@@ -261,7 +168,9 @@ class Resource(Generic[R]):
             filters.pop("_who")
             with context.reading() as session:
                 page = self.page(session, limit=limit, cursor=cursor, **filters)
-                items = [self.show_line(context, session, row) for row in page.items]
+                items = [
+                    _read(self.line, self._show_line(context, session, row)) for row in page.items
+                ]
             if format == "json":
                 return {"items": items, "next": page.next}
             headers = {} if page.next is None else {NEXT: page.next}
@@ -292,10 +201,10 @@ class Resource(Generic[R]):
         def show(context: Context, _who: Principal, **path: str) -> Any:
             (key,) = path.values()
             with context.reading() as session:
-                row = self._find(key)
+                row = self.find(key)
                 if row is None:
                     row = self.require(session, _who, key)
-                return self.show(context, session, row)
+                return _read(self.answer, self._show(context, session, row))
 
         self._route("GET", self._one, show, self.noun.scope, f"Show {self.noun.words}", key=True)
 
@@ -320,7 +229,7 @@ class Resource(Generic[R]):
                     given = body.model_dump(mode="json", exclude_unset=True, by_alias=True)
                     detail = {name: getattr(row, name) for name in self._audited} or given
                     self._audit(act, verb, row, detail)
-                shown = self.show(context, session, row)
+                shown = _read(self.answer, self._show(context, session, row))
             if row is not made:
                 response.status_code = 200
             response.headers["Location"] = f"{API}{self.noun.address}/{self.key_of(row)}"
@@ -382,7 +291,7 @@ class Resource(Generic[R]):
                     detail = body.model_dump(mode="json", exclude_unset=True, by_alias=True)
                     self._audit(act, verb, row, detail)
                 session.flush()
-                return self.show(context, session, row)
+                return _read(self.answer, self._show(context, session, row))
 
         self._route(
             "PATCH",
@@ -412,7 +321,7 @@ class Resource(Generic[R]):
                 if not has_ended:
                     self._audit(act, verb, row, detail)
                 session.flush()
-                return self.show(context, session, row)
+                return _read(self.answer, self._show(context, session, row))
 
         self._route(
             "DELETE", self._one, remove, verb.scope, verb.sentence, function.__doc__, key=True
@@ -489,6 +398,11 @@ class Resource(Generic[R]):
 
 def _the_row(_context: Context, _session: Session, row: R) -> R:
     return row
+
+
+def _read(answer: type[BaseModel], shown: Any) -> Any:
+    """Return the fields of a row, which may be read from the database while its session is open."""
+    return rows.values(answer, shown) if isinstance(shown, Base) else shown
 
 
 def set_values(row: Base, given: Mapping[str, Any]) -> bool:
