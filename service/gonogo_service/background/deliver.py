@@ -10,23 +10,23 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
+from sqlalchemy import ColumnElement
 from sqlalchemy.orm import Session
 
 from gonogo.settings import Settings
 from gonogo_service.background.dispatcher import TOPICS as DISPATCHED
-from gonogo_service.ci import answers, incoming
+from gonogo_service.ci import answers
 from gonogo_service.ci.answering import Answerer
 from gonogo_service.ci.github import GitHub, client_of
 from gonogo_service.ci.model import AnswerRow, IncomingDeliveryRow
 from gonogo_service.ci.processor import Processor, changed_paths
 from gonogo_service.kit.background_context import AWAY, BackgroundContext, log
-from gonogo_service.kit.outbox import outbox
 from gonogo_service.kit.outbox.model import DueWorkRow, OutboxRow
 from gonogo_service.kit.principals import Keys
 from gonogo_service.tests.assessments import ASSESS
-from gonogo_service.webhooks import messages, sending, store
+from gonogo_service.webhooks import messages, sending
 from gonogo_service.webhooks.model import DeliveryRow
 from gonogo_service.webhooks.signing import Box
 
@@ -36,21 +36,15 @@ TURN_S, STOP_S = 30.0, 1.0
 """Maximum time for a receiver, before its other work waits for its turn; and at the end."""
 
 
-class Due(Protocol):
-    """Reads what is due of one kind of work."""
-
-    def __call__(self, session: Session, busy: Collection[str]) -> Mapping[str, Sequence[str]]:
-        """Return receiver -> ids, without the busy receivers."""
-
-
 @dataclass(frozen=True)
 class Handler:
     """How one kind of work is handled."""
 
     work: type[DueWorkRow]
-    due: Due
     handle: Callable[[str], bool]
     """Handles one by its id; returns whether its receiver may get more now."""
+    where: tuple[ColumnElement[bool], ...] = ()
+    """What of the kind it handles."""
 
 
 @dataclass
@@ -70,7 +64,7 @@ class Deliver:
         for handler in self.handlers:
             with self._lock:
                 busy = {receiver for work, receiver in self._busy if work is handler.work}
-            due = self.context.reading(partial(handler.due, busy=busy))
+            due = self.context.reading(partial(_due, handler=handler, busy=busy))
             free = [receiver for receiver in due if receiver not in busy]
             with self._lock:
                 for receiver in free[: MAX_RECEIVERS - len(busy)]:
@@ -139,19 +133,19 @@ class Deliver:
             return True
 
 
-ByTopic = Mapping[str, Callable[[Session, Mapping[str, Any]], None]]
+def _due(session: Session, handler: Handler, busy: Collection[str]) -> dict[str, list[str]]:
+    return handler.work.due_by_receiver(session, busy, *handler.where)
 
 
-def events(context: BackgroundContext, by_topic: ByTopic) -> Handler:
+def events(
+    context: BackgroundContext,
+    by_topic: Mapping[str, Callable[[Session, Mapping[str, Any]], None]],
+) -> Handler:
     """Return the handler of the outbox.
 
     A message and what the function of its topic stores are one transaction. Messages of other
     topics are done, because nobody subscribes to them; some are for other roles.
     """
-
-    def due(session: Session, busy: Collection[str]) -> dict[str, list[str]]:
-        rows = outbox.due(session, exclude=(*DISPATCHED, ASSESS))
-        return {"events": [row.id for row in rows]} if rows else {}
 
     def handle(message_id: str) -> bool:
         def work(session: Session) -> None:
@@ -164,24 +158,7 @@ def events(context: BackgroundContext, by_topic: ByTopic) -> Handler:
         context.session(work)
         return True
 
-    return Handler(OutboxRow, due, handle)
-
-
-def alone(
-    work: type[DueWorkRow], due: Callable[[Session], list[str]], handle: Callable[[str], bool]
-) -> Handler:
-    """Return the handler of work that has one receiver."""
-
-    def by_receiver(session: Session, busy: Collection[str]) -> dict[str, list[str]]:
-        ids = due(session)
-        return {work.__name__: ids} if ids else {}
-
-    return Handler(work, by_receiver, handle)
-
-
-def subscriptions(sender: sending.Sender) -> Handler:
-    """Return the handler of messages to webhooks."""
-    return Handler(DeliveryRow, store.due, sender.send)
+    return Handler(OutboxRow, handle, (OutboxRow.topic.not_in((*DISPATCHED, ASSESS)),))
 
 
 def make_deliver(context: BackgroundContext) -> Deliver:
@@ -202,14 +179,14 @@ def make_deliver(context: BackgroundContext) -> Deliver:
         context,
         [
             events(context, by_topic),
-            alone(IncomingDeliveryRow, incoming.due, Processor(context, paths).handle),
-            subscriptions(sending.Sender(context, box)),
+            Handler(IncomingDeliveryRow, Processor(context, paths).handle),
+            Handler(DeliveryRow, sending.Sender(context, box).send),
         ],
         clients,
     )
     if clients:
         answerer = Answerer(context, clients[1], role.stopped)
-        role.handlers = [*role.handlers, alone(AnswerRow, answers.due, answerer.handle)]
+        role.handlers = [*role.handlers, Handler(AnswerRow, answerer.handle)]
     return role
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from datetime import datetime
 
 from sqlalchemy import Select, and_, or_, select
@@ -26,11 +25,6 @@ def add(session: Session, commit_check_id: str) -> None:
         return
     fresh = {"id": commit_check_id, "key": commit_check_id, "topic": "github"}
     AnswerRow.add(session, [{**fresh, "updated_at": utcnow()}])
-
-
-def due(session: Session, busy: Collection[str] = (), *, now: datetime | None = None) -> list[str]:
-    """Return the commit checks to report to GitHub now, the longest due first."""
-    return list(session.scalars(AnswerRow.due(now=now, limit=50).with_only_columns(AnswerRow.id)))
 
 
 def get(session: Session, commit_check_id: str) -> AnswerRow | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -42,11 +42,6 @@ def store(
     (new,) = D.add(session, [row])
     stored = session.scalars(select(D.id).where(D.key == row["key"])).one()
     return stored, stored == new
-
-
-def due(session: Session, busy: Collection[str] = (), *, now: datetime | None = None) -> list[str]:
-    """Return the ids of the deliveries to process now, in the order of arrival."""
-    return list(session.scalars(D.due(now=now).with_only_columns(D.id)))
 
 
 def body_of(row: IncomingDeliveryRow) -> bytes | None:

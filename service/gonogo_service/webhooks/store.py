@@ -145,22 +145,6 @@ def send(
     return DeliveryRow.add(session, rows, now=now)
 
 
-def due(
-    session: Session, busy: Collection[str] = (), *, now: datetime | None = None, limit: int = 200
-) -> dict[str, list[str]]:
-    """Return subscription -> its messages to send now, the longest due first.
-
-    The `busy` subscriptions are left out: their messages may outnumber all others.
-    """
-    by_webhook: dict[str, list[str]] = {}
-    query = DeliveryRow.due(now=now, limit=limit).where(DeliveryRow.webhook.not_in(busy))
-    for webhook_id, delivery_id in session.execute(
-        query.with_only_columns(DeliveryRow.webhook, DeliveryRow.id)
-    ):
-        by_webhook.setdefault(str(webhook_id), []).append(delivery_id)
-    return by_webhook
-
-
 def tried(
     session: Session,
     delivery_id: str,

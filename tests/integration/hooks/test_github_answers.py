@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from api import SECRET, Api, in_process
 from github import APP, REPOSITORY, TOKEN, GitHubServer, Scripted
-from gonogo_service.background.deliver import Deliver, alone, events
+from gonogo_service.background.deliver import Deliver, Handler, events
 from gonogo_service.ci import answers, commit_checks, report
 from gonogo_service.ci.answering import Answerer
 from gonogo_service.ci.github import client_of
@@ -84,7 +84,7 @@ def answering_for(api: Api, server: GitHubServer, **who: Any) -> Iterator[Delive
     )
     client = client_of(core.settings)
     assert client is not None
-    answering = alone(AnswerRow, answers.due, Answerer(core, client).handle)
+    answering = Handler(AnswerRow, Answerer(core, client).handle)
     told = {"run.finished": lambda session, about: answers.run_ended(session, about["run"])}
     yield Deliver(core, [events(core, told), answering], [client])
     client.close()

@@ -15,6 +15,7 @@ import node_programs
 from api import in_process
 from gonogo.ci.events import GITHUB, CommitEvent, Ignored, Rerequest, from_github
 from gonogo_service.ci import incoming
+from gonogo_service.ci.model import IncomingDeliveryRow
 from gonogo_service.ci.processor import process
 from gonogo_service.kit.database.states import HookSource, IncomingState
 from hook_payloads import SECRET, deliver
@@ -90,8 +91,8 @@ def test_every_example_is_taken_and_worked_off(
                 incoming.store(
                     session, HookSource.github, str(number), name, json.dumps(payload).encode()
                 )
-            while due := incoming.due(session):
-                for incoming_id in due:
+            while due := IncomingDeliveryRow.due_by_receiver(session):
+                for incoming_id in due["incoming"]:
                     states[process(session, incoming_id, api.settings)] += 1
                 session.flush()
         assert sum(states.values()) == len(examples[HERE])

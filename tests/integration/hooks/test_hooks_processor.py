@@ -12,6 +12,7 @@ import pytest
 from api import Api
 from gonogo.ci.events import CommitEvent
 from gonogo_service.ci import incoming
+from gonogo_service.ci.processor import process
 from gonogo_service.kit.background_context import BackgroundContext
 from gonogo_service.kit.database.states import HookSource
 from hook_payloads import (
@@ -160,13 +161,12 @@ def test_a_delivery_ends_as_the_best_of_its_rules_and_says_why_it_started_nothin
     assert [rule["started"] for rule in came(lite)[-1]["outcome"]] == [True, False]
 
 
-def test_a_delivery_that_another_process_has_done_meanwhile_is_left_alone(
-    lite: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_delivery_that_another_process_has_done_meanwhile_is_left_alone(lite: Api) -> None:
     store_rule(lite)
     deliver(lite.client, "push", push())
     (before,) = came(lite)
-    monkeypatch.setattr(incoming, "due", lambda *_args, **_options: [before["id"]] * 2)
     assert work(lite) == 1
+    with lite.context.session() as session:
+        assert process(session, before["id"], lite.settings) is None
     (after,) = came(lite)
     assert (after["state"], after["tries"], len(commit_checks(lite))) == ("started", 1, 1)

@@ -14,13 +14,13 @@ from sqlalchemy.orm import Session
 from api import SECRET
 from gonogo.settings import Settings
 from gonogo_service.background import deliver
-from gonogo_service.background.deliver import Deliver, subscriptions
+from gonogo_service.background.deliver import Deliver, Handler
 from gonogo_service.kit.background_context import open_background_context
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.states import DeliveryState, WebhookState
 from gonogo_service.kit.principals import Keys
 from gonogo_service.webhooks import addresses, messages, sending, store
-from gonogo_service.webhooks.model import DeliveryTryRow, WebhookRow
+from gonogo_service.webhooks.model import DeliveryRow, DeliveryTryRow, WebhookRow
 from gonogo_service.webhooks.sending import Sender
 from gonogo_service.webhooks.signing import Box, new_secret
 from webhook_receiver import Receiver, Reply, wait_for_senders
@@ -43,7 +43,7 @@ def sender(migrated_sqlite_url: str) -> Iterator[Sender]:
 
 @pytest.fixture
 def loop(sender: Sender) -> Deliver:
-    return Deliver(sender.context, [subscriptions(sender)])
+    return Deliver(sender.context, [Handler(DeliveryRow, sender.send)])
 
 
 def subscribe(sender: Sender, url: str, sent: int = 1) -> WebhookRow:
@@ -100,7 +100,7 @@ def test_a_receiver_that_was_disabled_or_deleted_meanwhile_gets_nothing(
     sender: Sender, receiver: Receiver
 ) -> None:
     disabled, deleted = subscribe(sender, receiver.url), subscribe(sender, receiver.url)
-    due = sender.context.reading(store.due)
+    due = sender.context.reading(DeliveryRow.due_by_receiver)
     state = {"state": WebhookState.disabled.value}
     sender.context.session(lambda session: store.change(session, disabled.id, state))
 
@@ -132,7 +132,7 @@ def test_the_text_of_an_error_is_cut(sender: Sender) -> None:
         raise OSError("x" * 2 * sending.MAX_ERROR_CHARS)
 
     sender.resolver = resolve
-    ((delivery_id,),) = sender.context.reading(store.due).values()
+    ((delivery_id,),) = sender.context.reading(DeliveryRow.due_by_receiver).values()
     assert not sender.send(delivery_id)
     with sender.context.engine.connect() as connection:
         (error,) = connection.scalars(select(DeliveryTryRow.error))

@@ -19,13 +19,14 @@ from sqlalchemy.orm import Session
 from standardwebhooks import Webhook
 
 from api import JOB, SECRET, Api, in_process
-from gonogo_service.background.deliver import Deliver, events, subscriptions
+from gonogo_service.background.deliver import Deliver, Handler, events
 from gonogo_service.devices import store as devices
 from gonogo_service.flags import store as flags
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.principals import Keys
 from gonogo_service.webhooks import addresses, messages, sending, store
+from gonogo_service.webhooks.model import DeliveryRow
 from gonogo_service.webhooks.sending import Sender
 from gonogo_service.webhooks.signing import Box
 from running_service import until
@@ -62,7 +63,7 @@ def sender(core: BackgroundContext) -> Deliver:
 
 
 def sender_of(core: BackgroundContext) -> Deliver:
-    return Deliver(core, [subscriptions(Sender(core, Box(Keys(SECRET))))])
+    return Deliver(core, [Handler(DeliveryRow, Sender(core, Box(Keys(SECRET))).send)])
 
 
 def fan_out(core: BackgroundContext) -> None:

@@ -47,8 +47,11 @@ class Messages(ABC):
 
     @abstractmethod
     def add(self, current: Session) -> str: ...
-    @abstractmethod
-    def due(self, current: Session, now: datetime) -> list[str]: ...
+
+    def due(self, current: Session, now: datetime) -> list[str]:
+        by_receiver = self.row.due_by_receiver(current, now=now)
+        return [key for keys in by_receiver.values() for key in keys]
+
     @abstractmethod
     def done(self, current: Session, key: str) -> None: ...
 
@@ -64,9 +67,6 @@ class Outbox(Messages):
         outbox.add(current, "job.finished", f"job.finished:{new_id()}", {})
         return outbox.due(current, limit=1000)[-1].id
 
-    def due(self, current: Session, now: datetime) -> list[str]:
-        return [message.id for message in outbox.due(current, now=now)]
-
     def done(self, current: Session, key: str) -> None:
         outbox.delivered(current, [key])
 
@@ -76,9 +76,6 @@ class Incoming(Messages):
 
     def add(self, current: Session) -> str:
         return incoming.store(current, HookSource.github, new_id(), "push", b"{}")[0]
-
-    def due(self, current: Session, now: datetime) -> list[str]:
-        return incoming.due(current, now=now)
 
     def done(self, current: Session, key: str) -> None:
         row = IncomingDeliveryRow.locked(current, key)
@@ -92,10 +89,6 @@ class Webhooks(Messages):
     def add(self, current: Session) -> str:
         hook = stored_webhooks.with_messages(current, 0)
         return webhooks.send(current, [hook], new_id(), "webhook.test", {})[0]
-
-    def due(self, current: Session, now: datetime) -> list[str]:
-        by_webhook = webhooks.due(current, now=now)
-        return [key for keys in by_webhook.values() for key in keys]
 
     def fail(self, current: Session, key: str, now: datetime) -> None:
         webhooks.tried(current, key, DeliveryTryRow(at=now, duration_ms=1.0, status=500))
@@ -129,9 +122,6 @@ class Answers(Messages):
         )
         answers.add(current, check.id)
         return check.id
-
-    def due(self, current: Session, now: datetime) -> list[str]:
-        return answers.due(current, now=now)
 
     def done(self, current: Session, key: str) -> None:
         answers.reported(current, key, AnswerState.reported, again_at=None)
