@@ -39,10 +39,12 @@ _lgamma = np.frompyfunc(math.lgamma, 1, 1)
 def number_changes(
     points: Sequence[float | Iterable[float | None] | None] | Array,
     at: Sequence[float] | None = None,
+    names: Sequence[str] = (),
 ) -> Changes:
     """Find the change points of a positive number, such as an error, over builds or days.
 
-    points: a number each, or one per seed. at: the points are sorted by it first.
+    points: a number each, or one per seed. at: the points are sorted by it first. names: of the
+    points; else they are called by their numbers.
 
     Binary segmentation on log values: the best split, accepted by a test, then both sides again. A
     point's mean is one observation, since stable builds differ, too: Student's t of the best split
@@ -75,16 +77,20 @@ def number_changes(
             original[min(index, len(original) - 1)] for index in (cut, start + low, start + high)
         )
         factor = math.exp(min(700.0, abs(after - before)))
-        words = (
-            f"{factor:.3g} times {'larger' if after > before else 'smaller'} from point {place} on"
-            f" (between {earliest} and {latest}, p = {p:.2g})"
-        )
-        level = POLICY.level
-        changes.append(Change(place, earliest, latest, level, before, after, p, None, None, words))
+        what = f"{factor:.3g} times {'larger' if after > before else 'smaller'}"
+        named = step, between = _named(names, place, earliest, latest)
+        words = _words(what, *named, f"p = {p:.2g}")
+        interval = place, earliest, latest, POLICY.level
+        change = Change(step, between, *interval, before, after, p, None, None, words)
+        changes.append(change)
     return _changes(changes, len(means), left_out, moved)
 
 
-def rate_changes(points: Sequence[tuple[int, int]], at: Sequence[float] | None = None) -> Changes:
+def rate_changes(
+    points: Sequence[tuple[int, int]],
+    at: Sequence[float] | None = None,
+    names: Sequence[str] = (),
+) -> Changes:
     """Find the change points of a failure rate.
 
     points: (failures, runs) of each build or day; those without runs are left out.
@@ -122,13 +128,14 @@ def rate_changes(points: Sequence[tuple[int, int]], at: Sequence[float] | None =
             for part in (counts[start:cut], counts[cut:end])
         )
         place, earliest, latest = (original[index] for index in (cut, start + low, start + high))
-        words = (
-            f"from {first.words} to {second.words} from point {place} on"
-            f" (between {earliest} and {latest})"
-        )
+        named = step, between = _named(names, place, earliest, latest)
+        words = _words(f"from {first.words} to {second.words}", *named)
         before, after = (side.failures / side.runs for side in (first, second))
-        at_place = partial(Change, place, earliest, latest, POLICY.rate_level, before, after)
-        changes.append(at_place(None, math.exp(min(700.0, odds)), (first, second), words))
+        factor = math.exp(min(700.0, odds))
+        interval = place, earliest, latest, POLICY.rate_level
+        rates = first, second
+        change = Change(step, between, *interval, before, after, None, factor, rates, words)
+        changes.append(change)
     return _changes(changes, len(counts), left_out, moved)
 
 
@@ -172,6 +179,22 @@ def _logarithms(samples: list[Array]) -> list[Array]:
     floor = math.log(float(positive.min())) - math.log(2) if len(positive) else 0.0
     logs = np.where(joined > 0, np.log(np.where(joined > 0, joined, 1.0)), floor)
     return np.split(logs, np.cumsum([len(sample) for sample in samples])[:-1])
+
+
+def _named(names: Sequence[str], place: int, low: int, high: int) -> tuple[str, tuple[str, str]]:
+    """Return the name of the place, and those of the ends of its interval."""
+    at, first, last = (
+        names[index] if index < len(names) else f"point {index}" for index in (place, low, high)
+    )
+    return at, (first, last)
+
+
+def _words(what: str, at: str, between: tuple[str, str], detail: str = "") -> str:
+    """Return a change in words; an exact place has no interval to mention."""
+    first, last = between
+    details = [f"between {first} and {last}"] if first != last else []
+    details += [detail] if detail else []
+    return f"{what} from {at} on" + (f" ({', '.join(details)})" if details else "")
 
 
 def _changes(

@@ -57,6 +57,10 @@ class Change:
     `place` is the first point after the change, counted from 0 in the given series.
     """
 
+    at: str
+    """The name of the point"""
+    between: tuple[str, str]
+    """Those of the ends of the interval"""
     place: int
     low: int
     high: int

@@ -20,8 +20,8 @@ from gonogo_service.bisections.api import BISECTIONS
 from gonogo_service.bisections.model import LABEL, BisectionRow, FoundChange
 from gonogo_service.builds import entry_names
 from gonogo_service.kit.database.encoding import timestamp
-from gonogo_service.tests import annotations as axis_changes
-from gonogo_service.tests.annotations import AxisPlace
+from gonogo_service.tests import axis_changes
+from gonogo_service.tests.axis_changes import AxisPlace
 
 FILTERS = ("test", "state")
 LATEST = 100

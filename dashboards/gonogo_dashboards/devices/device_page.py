@@ -27,7 +27,7 @@ from gonogo_service.jobs import store as stored_jobs
 from gonogo_service.kit.database.encoding import encode, timestamp
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import DeviceHealth, DeviceState
-from gonogo_service.tests import annotations as axis_changes
+from gonogo_service.tests import axis_changes
 
 _FACTS = (("serial", "serial"), ("pci", "PCI address"), ("driver", "driver"), ("source", "source"))
 RANGES = ("7d", "30d", "90d")

@@ -23,8 +23,7 @@ from gonogo_service.flags.noun import ACKNOWLEDGED_FOR
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.people import store as tokens
-from gonogo_service.tests import annotations as axis_changes
-from gonogo_service.tests import recent_builds, test_list
+from gonogo_service.tests import axis_changes, recent_builds, test_list
 from gonogo_service.tests.variants import Variant, newest_builds
 
 BUILDS = 40

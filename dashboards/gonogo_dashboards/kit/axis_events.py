@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gonogo_dashboards.kit import commands, words
-from gonogo_service.tests.annotations import Annotation, DatedAnnotation
+from gonogo_service.tests.axis_changes import Annotation, DatedAnnotation
 
 LABELS: Mapping[str, str] = {
     "arithmetic": "arithmetic",

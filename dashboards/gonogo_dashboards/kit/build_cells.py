@@ -11,7 +11,7 @@ from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.kit import axis_events, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_service.tests import standings
-from gonogo_service.tests.annotations import Annotation, AxisPlace
+from gonogo_service.tests.axis_changes import Annotation, AxisPlace
 from gonogo_service.tests.recent_builds import BuildResult
 
 LOST = (Verdict.error, Verdict.crash, Verdict.hang)

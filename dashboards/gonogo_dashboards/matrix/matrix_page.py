@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -21,7 +20,7 @@ from gonogo_dashboards.kit.list_rows import Count, counts, details_of, shape_of,
 from gonogo_service.builds import entry_names
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.paging import Page
-from gonogo_service.tests import annotations, matrices, test_list
+from gonogo_service.tests import axis_changes, matrices, test_list
 from gonogo_service.tests.matrices import GRADES, BuildRecord, CellPlace, Place
 from gonogo_service.tests.test_list import TestHead
 
@@ -239,7 +238,7 @@ def _events(
 ) -> tuple[AxisEvent, ...]:
     """Return the changes between these builds for the tests of these rows, the newest first."""
     in_order = names[::-1]
-    changes = annotations.of_builds(session, in_order, {row.test for row in rows})
+    changes = axis_changes.of_builds(session, in_order, {row.test for row in rows})
     events = reversed(axis_events.of_builds(changes, in_order))
     return tuple(replace(event, place=len(names) - 1 - event.place) for event in events)
 
@@ -280,26 +279,20 @@ def _rows(session: Session, tests: Sequence[TestHead], place: Place) -> tuple[Ma
 
 
 def _cell(seeds: Mapping[str, int], build: str, url: str) -> MatrixCell:
-    label, (*facts, text) = _facts(tuple(seeds.items()))
-    return MatrixCell(*facts, f"{label} on {build}: {text}", text, url)
+    alike = _alike(tuple(seeds.items()))
+    text = f"{words.mark(alike.verdict).label} on {build}: {alike.seeds_words}"
+    return replace(alike, words=text, url=url)
 
 
 @lru_cache(maxsize=4096)
-def _facts(items: tuple[tuple[str, int], ...]) -> tuple[str, tuple[Any, ...]]:
-    """Return a cell's label and other facts from its seeds by verdict; most cells are alike."""
+def _alike(items: tuple[tuple[str, int], ...]) -> MatrixCell:
+    """Return the cell of seeds by verdict, without its build; most cells of a page are alike."""
     seeds = dict(items)
     verdict, total = verdict_of(seeds), sum(seeds.values())
     shown = counts(seeds, max(1, total))
     text = ", ".join(f"{count.count:,} {count.label}" for count in shown)
     lost = sum(seeds.get(one, 0) for one in LOST)
-    return words.mark(verdict).label, (
-        verdict,
-        bool(seeds.get(HOLLOW)),
-        lost,
-        total,
-        shown,
-        text,
-    )
+    return MatrixCell(verdict, bool(seeds.get(HOLLOW)), lost, total, shown, "", text, "")
 
 
 def _heads(

@@ -37,8 +37,8 @@ from gonogo_service.jobs import queue_estimate
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.overview import latest
 from gonogo_service.results import tallies
-from gonogo_service.tests import annotations, recent_days, standings
-from gonogo_service.tests.annotations import DatedAnnotation
+from gonogo_service.tests import axis_changes, recent_days, standings
+from gonogo_service.tests.axis_changes import DatedAnnotation
 from gonogo_service.webhooks import store as webhooks
 
 EACH_KIND = 3
@@ -55,7 +55,7 @@ EVENTS_EVERY = timedelta(minutes=5)
 class Memory:
     """The past days that one process has counted already."""
 
-    totals: recent_days.Memory[Counter[str]] = field(default_factory=recent_days.Memory)
+    totals: recent_days.Memory[Mapping[str, int]] = field(default_factory=recent_days.Memory)
     tests: standings.Memory = field(default_factory=standings.Memory)
     changes: dict[str, tuple[datetime, list[DatedAnnotation]]] = field(default_factory=dict)
     """By time range: when the changes on the axis of days were read, and they."""
@@ -195,7 +195,7 @@ def _changes(
     read_at, changes = memory.changes.get(period.value, (None, []))
     if read_at is None or not timedelta(0) <= now - read_at < EVENTS_EVERY:
         start = min(period.since or now, now - timedelta(days=numbers.SHOWN))
-        changes = annotations.since(session, start)
+        changes = axis_changes.since(session, start)
         memory.changes[period.value] = now, changes
     return changes
 

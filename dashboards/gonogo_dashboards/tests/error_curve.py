@@ -32,7 +32,6 @@ from gonogo_service.tests.trends import METRICS, OF_COMPARATORS, Trend, TrendPoi
 _FLOOR = 1e-300
 _LABELS = {"rel_frobenius": "relative Frobenius error", "ulp_max": "largest distance, ulp"}
 """The labels of statistics that have no column on a seed's page, or another one there."""
-_NO_SPREAD = (None, None, None)
 
 
 @dataclass(frozen=True)
@@ -261,10 +260,12 @@ def _changes(curve: Curve) -> Options:
 
 def _point(point: TrendPoint, output: str) -> CurvePoint:
     spread, failures = point.numbers.get(output), point.failures
-    numbers = (spread.seeds, spread.low, spread.mean, spread.high) if spread else (0, *_NO_SPREAD)
     return CurvePoint(
         point.name,
-        *numbers,
+        spread.seeds if spread else 0,
+        spread.low if spread else None,
+        spread.mean if spread else None,
+        spread.high if spread else None,
         failures.failures,
         failures.runs,
         verdict_of(point.counts),

@@ -337,12 +337,13 @@ def _lined(
         for name, factor in factors.items():
             if factor and math.isfinite(factor):
                 lines[name].append(mark.value / factor)
-    medians = {
-        name: float(f"{median(values):.4g}") if values else None for name, values in lines.items()
-    }
-    if metric == TOLERANCE_RATIO:
-        medians["declared"] = 1.0
-    return replace(band, **medians)
+    medians = {name: float(f"{median(values):.4g}") for name, values in lines.items() if values}
+    return replace(
+        band,
+        rounding=medians.get("rounding"),
+        declared=1.0 if metric == TOLERANCE_RATIO else medians.get("declared"),
+        advised=medians.get("advised"),
+    )
 
 
 def _column(

@@ -13,8 +13,8 @@ from gonogo_dashboards.tests import strip as strips
 from gonogo_dashboards.tests import tail as tails
 from gonogo_dashboards.tests.test_lines import choice, step_line
 from gonogo_dashboards.tests.test_parts import VariantPage
-from gonogo_service.tests import annotations
-from gonogo_service.tests.annotations import AxisPlace
+from gonogo_service.tests import axis_changes
+from gonogo_service.tests.axis_changes import AxisPlace
 from gonogo_service.tests.build_series import Over, by_place
 from gonogo_service.tests.variants import JobFacts
 
@@ -88,7 +88,7 @@ def _events(page: VariantPage, names: Sequence[str], over: Over) -> tuple[AxisEv
         )
         for name, group in ((name, jobs.get(name, [])) for name in names)
     ]
-    changes = annotations.of_tests(page.session, {page.key: places})[page.key]
+    changes = axis_changes.of_tests(page.session, {page.key: places})[page.key]
     return axis_events.of_builds(changes, names)
 
 

@@ -18,8 +18,8 @@ from gonogo_dashboards.tests.test_lines import Badge, badges
 from gonogo_service.builds import entry_names
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.states import JobState
-from gonogo_service.tests import annotations, recent_builds, standings, test_list
-from gonogo_service.tests.annotations import Annotation
+from gonogo_service.tests import axis_changes, recent_builds, standings, test_list
+from gonogo_service.tests.axis_changes import Annotation
 from gonogo_service.tests.recent_builds import BuildResult, FailureRate
 from gonogo_service.tests.standings import FLAKY, HOLLOW, RED
 from gonogo_service.tests.test_list import TestFilter, TestRecord
@@ -230,7 +230,7 @@ def _lines(
         if ran := [variant for variant in test.variants if results.get(variant)]:
             shown[test.key] = max(ran, key=lambda variant: place(test, variant))
     strips = {key: build_cells.places(results[variant]) for key, variant in shown.items()}
-    changes = annotations.of_tests(session, strips)
+    changes = axis_changes.of_tests(session, strips)
     none = FailureRate(), FailureRate()
     return tuple(
         _line(

@@ -150,8 +150,8 @@ def conclude(
         flags.upsert(session, finding, now=now)
     for flag_id, version, quiet_period in quiet:
         detail = quiet_period.detail
-        reason = {"why": str(detail.words), "detail": as_stored(detail)}
-        flags.resolve(session, flag_id, version=version, **reason, now=now)
+        why, kept = str(detail.words), as_stored(detail)
+        flags.resolve(session, flag_id, version=version, why=why, detail=kept, now=now)
     return True
 
 

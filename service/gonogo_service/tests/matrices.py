@@ -74,7 +74,7 @@ def builds(session: Session) -> list[BuildRecord]:
 
 
 @cache  # building the statement takes longer than running it
-def _builds() -> Select[Any]:
+def _builds() -> Select[*tuple[Any, ...]]:
     jobs, after = aliased(JobRow), aliased(JobRow)
     ran = select(func.min(JobRow.build).label("name")).cte("ran", recursive=True)
     step = select(func.min(jobs.build)).where(jobs.build > ran.c.name).scalar_subquery()

@@ -113,7 +113,7 @@ def _merged(jobs: Sequence[BuildResult]) -> BuildResult:
     return BuildResult(newest.build, counts, newest.at, worst.job, worst.verdict, hollow)
 
 
-def _newest_jobs(given: Given) -> Select[Any]:
+def _newest_jobs(given: Given) -> Select[*tuple[Any, ...]]:
     """Return the query of a variant's newest jobs."""
     table = JobRow
     columns = (

@@ -78,8 +78,6 @@ class TestFilter:
 class TestHead(NamedTuple):
     """A test without its results."""
 
-    __test__ = False  # pytest: not a test case
-
     key: str
     kernel: str
     canonical: Mapping[str, Any]
@@ -268,7 +266,7 @@ def _last_jobs(session: Session, keys: Collection[str]) -> dict[str, tuple[Any, 
 
 
 @cache
-def _last_jobs_query() -> Select[Any]:
+def _last_jobs_query() -> Select[*tuple[Any, ...]]:
     table, newest = JobRow, aliased(JobRow)
     of_test = newest.test_key == TestSpecRow.key, newest.kind.in_(LISTED_KINDS)
     last = select(newest.id).where(*of_test).order_by(newest.id.desc()).limit(1)

@@ -6,21 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
-from sqlalchemy import Text, cast, func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.spec.selections import FIELD, KERNEL, Selection, is_selection
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.dialect import insert_once
 from gonogo_service.kit.database.paging import Page, newest_first
-from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import LISTED_KINDS, JobState
-from gonogo_service.results import tallies
 from gonogo_service.results.model import WHOLE, DailyRow, JobBlockRow
+from gonogo_service.results.tallies import Tally, of_jobs, sums
 from gonogo_service.tests.model import TestSpecRow
-from gonogo_service.tests.variants import COUNTED
+from gonogo_service.tests.variants import COUNTED, OVER
 
 
 @dataclass(frozen=True)
@@ -126,15 +124,9 @@ def list_(
 
 def suites(session: Session, limit: int = 50) -> list[str]:
     """Return the suites of the newest `limit` selections, in order."""
-    newest = (
-        select(TestSpecRow.canonical)
-        .where(TestSpecRow.kernel == KERNEL)
-        .order_by(TestSpecRow.created_at.desc())
-        .limit(limit)
-    )
-    return sorted(
-        {str(suite) for test in session.scalars(newest) if (suite := test[FIELD].get("suite"))}
-    )
+    query = select(TestSpecRow.canonical).where(TestSpecRow.kernel == KERNEL)
+    newest = session.scalars(query.order_by(TestSpecRow.created_at.desc()).limit(limit))
+    return sorted({str(suite) for test in newest if (suite := test[FIELD].get("suite"))})
 
 
 def builds_of(session: Session, key: str) -> list[BuildResults]:
@@ -143,42 +135,24 @@ def builds_of(session: Session, key: str) -> list[BuildResults]:
     Jobs that compare two builds are left out. Everything comes from the daily sums and an index of
     jobs, so that the cost doesn't grow with the number of seeds.
     """
-    table = DailyRow
-    places = (table.build, table.branch, table.build_sequence)
-    counted: dict[tuple[Any, ...], dict[str, tallies.Tally]] = {}
-    sums = tallies.sums(session, table, (*places, table.output), table.test_key == key)
-    for (*of_build, output), tally in sums.items():
-        counted.setdefault((*of_build,), {})[output] = tally
-    finished = (JobRow.test_key == key, JobRow.state == JobState.finished, COUNTED)
-    builds = (JobRow.build, JobRow.branch, JobRow.build_sequence)
-    # Ids are in the order of submission. PostgreSQL has no max(uuid) before version 18.
-    last = func.max(cast(JobRow.id, Text))
-    ended = {
-        (build, branch, sequence): (jobs, str(UUID(text)))
-        for build, branch, sequence, jobs, text in session.execute(
-            select(*builds, func.count(), last).where(*finished).group_by(*builds)
-        )
-    }
-    ends = select(JobRow.id, JobRow.finished_at).where(
-        JobRow.id.in_([last_job for _, last_job in ended.values()])
-    )
-    ended_at: dict[str | None, datetime | None] = dict(session.execute(ends).all())
+    table, job = DailyRow, JobRow
+    places = table.build, table.branch, table.build_sequence, table.output
+    found: dict[tuple[str, str, int], dict[str, Tally]] = {}
+    for (*place, output), tally in sums(session, table, places, table.test_key == key).items():
+        found.setdefault((*place,), {})[output] = tally
+    finished = job.test_key == key, job.state == JobState.finished, COUNTED
+    query = select(job.build, job.branch, job.build_sequence, job.id, job.finished_at)
+    jobs: dict[tuple[str, str, int], list[tuple[str, datetime | None]]] = {}
+    for *place, job_id, at in session.execute(query.where(*finished).order_by(job.id)):
+        jobs.setdefault((*place,), []).append((job_id, at))
     results = []
-    for place in counted.keys() | ended.keys():
-        of_outputs = counted.get(place, {})
-        whole = of_outputs.get(WHOLE, tallies.Tally())
-        jobs, last_job = ended.get(place, (0, None))
-        results.append(
-            BuildResults(
-                *place,
-                jobs,
-                whole.seeds,
-                dict(whole.counts),
-                {name: dict(tally.metrics) for name, tally in of_outputs.items() if name != WHOLE},
-                last_job,
-                ended_at.get(last_job),
-            )
-        )
+    for place in found.keys() | jobs.keys():
+        outputs = dict(found.get(place, {}))
+        whole, of_build = outputs.pop(WHOLE, Tally()), jobs.get(place, [])
+        last = of_build[-1] if of_build else (None, None)
+        metrics = {name: dict(tally.metrics) for name, tally in outputs.items()}
+        counted = len(of_build), whole.seeds, dict(whole.counts)
+        results.append(BuildResults(*place, *counted, metrics, *last))
     return sorted(results, key=lambda result: (-result.sequence, result.build, result.branch))
 
 
@@ -189,37 +163,34 @@ def history(
 
     Raises BadCursor.
     """
-    query = select(JobRow).where(
-        JobRow.workload_key == workload_key,
-        JobRow.state.in_((JobState.finished, JobState.cancelled)),
-    )
-    query = query.where(JobRow.kind.in_(LISTED_KINDS))
-    page = newest_first(session, query, JobRow.id, lambda job: job, limit=limit, cursor=cursor)
-    jobs: tuple[JobRow, ...] = page.items
-    outputs = tallies.of_jobs(session, [job.id for job in jobs], JobBlockRow.output != WHOLE)
-    items = [
-        from_object(
-            PastJob,
-            job,
-            job=job.id,
-            sequence=job.build_sequence,
-            seeds=job.done,
-            at=job.finished_at,
-            outputs={name: dict(tally.metrics) for name, tally in outputs.get(job.id, {}).items()},
+    table = JobRow
+    ended = table.workload_key == workload_key, table.kind.in_(LISTED_KINDS), OVER
+    query = select(table).where(*ended)
+    page = newest_first(session, query, table.id, lambda job: job, limit=limit, cursor=cursor)
+    outputs = of_jobs(session, [job.id for job in page.items], JobBlockRow.output != WHOLE)
+
+    def past(job: JobRow) -> PastJob:
+        metrics = {name: dict(tally.metrics) for name, tally in outputs.get(job.id, {}).items()}
+        return PastJob(
+            job.id,
+            job.test_key,
+            job.build,
+            job.branch,
+            job.build_sequence,
+            job.verdict,
+            job.counts,
+            job.done,
+            job.finished_at,
+            metrics,
         )
-        for job in jobs
-    ]
-    return Page(tuple(items), page.next)
+
+    return Page(tuple(map(past, page.items)), page.next)
 
 
-def workload(session: Session, workload_key: str) -> list[StoredTest]:
-    """Return the tests of a workload (they differ only in tolerance), oldest first."""
-    query = (
-        select(TestSpecRow)
-        .where(TestSpecRow.workload_key == workload_key)
-        .order_by(TestSpecRow.created_at, TestSpecRow.key)
-    )
-    return [_spec(row) for row in session.scalars(query)]
+def has_workload(session: Session, workload_key: str) -> bool:
+    """Return whether a test has this workload."""
+    query = select(TestSpecRow.key).where(TestSpecRow.workload_key == workload_key).limit(1)
+    return session.scalar(query) is not None
 
 
 def siblings(session: Session, key: str) -> list[str]:
@@ -234,4 +205,4 @@ def siblings(session: Session, key: str) -> list[str]:
 
 
 def _spec(row: TestSpecRow) -> StoredTest:
-    return from_object(StoredTest, row, test=row.canonical)
+    return StoredTest(row.key, row.workload_key, row.kernel, row.canonical, row.created_at)

@@ -8,7 +8,6 @@ otherwise it computes the trend by the same function.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from gonogo.flakiness.history import Change, Changes
+from gonogo.flakiness.history import Changes
 from gonogo.flakiness.masking import BuildChange, Record, compare_builds, series
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import Rate
@@ -85,30 +84,15 @@ class TrendPoint:
 
 
 @dataclass(frozen=True)
-class TrendChange(Change):
-    """A change with the names of its points: at `at`, which is within `between` at `level`."""
-
-    at: str
-    between: tuple[str, str]
-
-
-@dataclass(frozen=True)
-class TrendChanges(Changes):
-    """The change points of one series with the names of its points."""
-
-    changes: list[TrendChange]
-
-
-@dataclass(frozen=True)
 class Trend:
     """Points in order, and the changes between them."""
 
     over: Over
     metric: str
     points: list[TrendPoint]
-    numbers: dict[str, TrendChanges]
+    numbers: dict[str, Changes]
     """By output: change points of the logarithm of `metric`"""
-    rates: TrendChanges
+    rates: Changes
     """Change points of the failure rate"""
     steps: list[BuildChange]
     """Each build compared with the nearest earlier judged one; empty over days"""
@@ -213,7 +197,7 @@ def _computed(
         values.append({output: _once(of_output) for output, of_output in numbers.items()})
     names = [point.name for point in points]
     outputs = sorted({output for point in points for output in point.numbers})
-    rates = rate_changes([(point.failures.failures, point.failures.runs) for point in points])
+    failures = [(point.failures.failures, point.failures.runs) for point in points]
     if steps is None:
         jobs = jobs_of(session, variant) if over == "builds" else ()
         steps = list(series(build_series.records(session, jobs)))
@@ -222,10 +206,10 @@ def _computed(
         metric,
         points,
         {
-            output: _named_changes(number_changes([of.get(output) or None for of in values]), names)
+            output: number_changes([of.get(output) or None for of in values], names=names)
             for output in outputs
         },
-        _named_changes(rates, names),
+        rate_changes(failures, names=names),
         steps,
     )
 
@@ -297,27 +281,6 @@ def _point(
     odd = {output: sum(one.value is None for one in numbers[output]) for output in sorted(numbers)}
     nonfinite = {output: number for output, number in odd.items() if number}
     return TrendPoint(name, failures_of(judged), len(jobs), spreads, dict(counts), nonfinite)
-
-
-def _named_changes(changes: Changes, names: Sequence[str]) -> TrendChanges:
-    """Return the changes with builds' or days' names in place of points, in words too."""
-    named = [_named(change, names) for change in changes.changes]
-    words = "; ".join(change.words for change in named) or changes.words
-    return TrendChanges(**{**vars(changes), "changes": named, "words": words})
-
-
-def _named(change: Change, names: Sequence[str]) -> TrendChange:
-    place, low, high = (
-        names[min(point, len(names) - 1)] for point in (change.place, change.low, change.high)
-    )
-    words = change.words.replace(f"from point {change.place} on", f"from {place} on")
-    between = f"between {change.low} and {change.high}"
-    if change.low == change.high:  # the place is exact: no interval to mention
-        words = words.replace(f"({between}, ", "(").replace(f" ({between})", "")
-    words = words.replace(between, f"between {low} and {high}")
-    odds = change.odds if change.odds is not None and math.isfinite(change.odds) else None
-    facts = {**vars(change), "odds": odds, "words": words}
-    return TrendChange(**facts, at=place, between=(low, high))
 
 
 def compare(session: Session, variant: Variant, base: str | None, head: str | None) -> BuildChange:

@@ -195,8 +195,8 @@ def test_the_strip_has_every_seed_with_the_lines_that_its_statistics_tell(engine
             "tolerance_ratio",
         )
     assert view is not None
-    assert view.strip is not None
-    strip = view.strip
+    assert view["strip"] is not None
+    strip = view["strip"]
     assert (strip.output, strip.metric, strip.total, strip.whole) == (
         "dx",
         "tolerance_ratio",
@@ -231,7 +231,7 @@ def test_the_strip_has_every_seed_with_the_lines_that_its_statistics_tell(engine
     assert "green and not explained by rounding: 2 builds (b0304ff7a5, mixed)" in strip.summary
     assert strip.worst[0].verdict == "hang"
     # the gauge: its advised tolerance is a line where the stored statistics tell it
-    assert view.gauge is not None
+    assert view["gauge"] is not None
     assert bands[4, True].advised is not None
     assert bands[4, True].advised < strip.worst[1].value  # what is wrong would be red
 
@@ -279,13 +279,13 @@ def test_of_many_seeds_each_build_shows_its_worst_and_the_range_of_all(
     with engines.reading(engine) as session:
         view = test_page.one(session, key, {"build": "new"}, utcnow())
     assert view is not None
-    assert view.tail is not None
-    assert view.tail.curve[0] == (
+    assert view["tail"] is not None
+    assert view["tail"].curve[0] == (
         pytest.approx(0.5, rel=0.15),
         1.0,
     )  # of the worst output, dgamma: half of the tolerance
-    assert [share for _, share in view.tail.curve] == sorted(
-        (share for _, share in view.tail.curve), reverse=True
+    assert [share for _, share in view["tail"].curve] == sorted(
+        (share for _, share in view["tail"].curve), reverse=True
     )
     # what has a number that is no number is looked for beside those that have one
     with engines.session(engine) as session:

@@ -10,13 +10,14 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from gonogo.flakiness.grades import Sharpness, Stability
-from gonogo.flakiness.masking import Change
+from gonogo.flakiness.history import Change, Changes
+from gonogo.flakiness.masking import Change as KernelChange
 from gonogo.flakiness.rates import rate
 from gonogo.spec.tolerances import Tolerance
 from gonogo_dashboards.kit import comparators_view, evidence_view, words
 from gonogo_dashboards.tests import advice, error_curve
 from gonogo_service.tests.build_series import MAX_BUILDS
-from gonogo_service.tests.trends import Spread, Trend, TrendChange, TrendChanges, TrendPoint
+from gonogo_service.tests.trends import Spread, Trend, TrendPoint
 
 
 def trend(
@@ -35,8 +36,8 @@ def trend(
     sentence = "; ".join(change["words"] for change in changes) or "no change in 3 points"
     same = {"at": "b2", "between": ("b1", "b3"), "level": 0.95, "before": 0.0, "after": 1.0}
     unknown: dict[str, Any] = dict.fromkeys(("p", "odds", "rates"))
-    steps = [TrendChange(**change, **same, **unknown) for change in changes]
-    none = TrendChanges([], len(points), 0, 0, "")
+    steps = [Change(**change, **same, **unknown) for change in changes]
+    none = Changes([], len(points), 0, 0, "")
     return Trend(
         "builds", "rms", points, {"dx": replace(none, changes=steps, words=sentence)}, none, []
     )
@@ -142,7 +143,7 @@ def test_a_curve_of_as_many_builds_as_are_looked_at_says_that_they_are_the_newes
 
 
 def test_every_word_of_the_statistics_can_be_said_and_drawn() -> None:
-    looks = {one.mark for kind in (Stability, Sharpness, Change) for one in kind}
+    looks = {one.mark for kind in (Stability, Sharpness, KernelChange) for one in kind}
     assert all(
         words.mark(look).label != "No verdict yet" and words.sentence(look) for look in looks
     )
@@ -193,12 +194,12 @@ def test_the_advised_tolerance_takes_the_place_of_the_test_s_and_nothing_else() 
     }
     advised = {"dx": {"rtol": 0.0, "atol": 0.02}}
     place = {"branch": "main", "arch": "wormhole", "board": "n150"}
-    [step] = advice.steps("v1-k", place, "b1", "pass", False, "job", test, "blunt", advised, ())
+    [step] = advice.steps("v1-k", place, "pass", False, "job", test, "blunt", advised, ())
     query = dict(parse_qsl(urlsplit(step.url).query, keep_blank_values=True))
     assert (query["test"], query["rtol"], query["atol"]) == ("v1-k", "", "")
     assert json.loads(query["rest"]) == {
         "inputs": {"regime": "normal"},
         "tolerance": {"dx": {"rtol": 0.0, "atol": 0.02}},
     }
-    steps = advice.steps("v1-k", place, "b1", "pass_by_tolerance", True, "job", test, None, {}, ())
+    steps = advice.steps("v1-k", place, "pass_by_tolerance", True, "job", test, None, {}, ())
     assert [step.label for step in steps] == ["Show the worst seeds", "Gauge this test"]

@@ -190,7 +190,9 @@ def _graded(session: Session, variant: Variant) -> GradedVariant:
     status, rates = assessments.status(session, variant, jobs=jobs), assessments.rates(jobs)
     return GradedVariant(
         **vars(rates),
-        **variant.place,
+        branch=variant.branch,
+        arch=variant.arch,
+        board=variant.board,
         build=status.build,
         grade=status.grade,
         builds=assessments.builds(jobs),
@@ -277,8 +279,8 @@ def comparison(
     with context.reading() as session:
         variant, _ = place.chosen(session, key)
         change = trends.compare(session, variant, base, head)
-    about = {"variant": VariantOut(**variant.place), "sentence": change.change.sentence}
-    return BuildComparisonOut(**vars(change), key=key, **about)
+    where, sentence = VariantOut(**variant.place), change.change.sentence
+    return BuildComparisonOut(**vars(change), key=key, variant=where, sentence=sentence)
 
 
 @router.get("/workloads/{workload_key}/history", summary="List a workload's history")
@@ -287,6 +289,6 @@ def history(
 ) -> Page[PastJob]:
     """List every finished job, whatever its tolerance, newest first."""
     with context.reading() as session:
-        if not test_specs.workload(session, workload_key):
+        if not test_specs.has_workload(session, workload_key):
             raise missing("workload", workload_key)
         return test_specs.history(session, workload_key, limit=limit, cursor=cursor)

@@ -136,7 +136,7 @@ def _models(session: Session, builds: Collection[str]) -> Mapping[str, str]:
     query = select(BuildRow.name, BuildRow.arithmetic).where(
         among(session, BuildRow.name, sorted(builds)), BuildRow.arithmetic.is_not(None)
     )
-    return dict(session.execute(query).all())
+    return {name: arithmetic for name, arithmetic in session.execute(query) if arithmetic}
 
 
 def _firmware(session: Session, jobs: Sequence[str]) -> dict[str, set[str]]:
