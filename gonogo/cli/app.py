@@ -57,6 +57,10 @@ def load(name: str) -> Any:
     entry = COMMANDS[name]
     module, _, attribute = entry.target.partition(":")
     app_or_function = getattr(importlib.import_module(module), attribute)
+    if type(app_or_function).__name__ == "Noun":
+        from gonogo.cli.kit.nouns import app_of
+
+        app_or_function = app_of(app_or_function)
     if not isinstance(app_or_function, typer.Typer):
         single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         single.command(name=name)(app_or_function)

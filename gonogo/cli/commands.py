@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """A subcommand: its `module:function` or `module:typer app`, help panel and help line."""
+    """A subcommand: its `module:function`, typer app or `Noun`, help panel and help line."""
 
     target: str
     panel: str
@@ -126,17 +126,17 @@ COMMANDS: dict[str, Entry] = {
         "Look at jobs, cancel and delete them.",
     ),
     "gauges": Entry(
-        "gonogo_service.cli.nouns.plain:gauges",
+        "gonogo_service.gauges.noun:GAUGES",
         NOUNS,
         "Look at the gauges of tests on the server.",
     ),
     "bisections": Entry(
-        "gonogo_service.cli.nouns.plain:bisections",
+        "gonogo_service.bisections.noun:BISECTIONS",
         NOUNS,
         "Look at bisections; `gonogo bisect` starts one.",
     ),
     "builds": Entry(
-        "gonogo_service.cli.nouns.plain:builds",
+        "gonogo_service.builds.noun:BUILDS",
         NOUNS,
         "Register builds, look at them, and remove those without jobs.",
     ),
@@ -156,7 +156,7 @@ COMMANDS: dict[str, Entry] = {
         "Accept findings until a date, so that they block no commit.",
     ),
     "devices": Entry(
-        "gonogo_service.cli.nouns.plain:devices",
+        "gonogo_service.devices.noun:DEVICES",
         NOUNS,
         "Look at the devices of all hosts; take one out of service.",
     ),
@@ -181,7 +181,7 @@ COMMANDS: dict[str, Entry] = {
         "Say which deliveries of GitHub and other CI start which suites.",
     ),
     "hooks": Entry(
-        "gonogo_service.cli.nouns.plain:hooks",
+        "gonogo_service.ci.hooks_noun:HOOKS",
         NOUNS,
         "Look at deliveries of GitHub and other CI; fetch missed ones.",
     ),

@@ -15,6 +15,7 @@ import yaml
 
 import stored_jobs
 from api import on_port
+from gonogo.cli import commands
 from gonogo.cli.app import COMMANDS, load, main
 from gonogo.cli.kit import client as clients
 from gonogo.flakiness.flag_kinds import FlagKind
@@ -54,9 +55,7 @@ MISSPELLED = {
 }
 """Command lines with a misspelled name -> the exit code, and a part of what is said about them."""
 
-NOUNS = [
-    name for name, entry in COMMANDS.items() if entry.target.startswith("gonogo_service.cli.nouns")
-]
+NOUNS = [name for name, entry in COMMANDS.items() if entry.panel == commands.NOUNS]
 Gonogo = Callable[..., tuple[int, str, str]]
 
 
