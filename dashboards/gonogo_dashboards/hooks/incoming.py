@@ -221,7 +221,7 @@ def _outcome(
             base=link(check.base_run, check.base_build, check.base_sha),
             gauges=tuple(urls.gauge(gauge) for gauge in check.gauges),
         )
-        for check in (checks[each] for each in item.commit_checks if each in checks)
+        for check in (checks[key] for key in item.commit_checks if key in checks)
     )
     state = IncomingState.started
     if not item.started:

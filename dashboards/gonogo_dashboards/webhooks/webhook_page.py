@@ -173,13 +173,13 @@ def delivery(
 ) -> DeliveryView | None:
     """Return a delivery; None where the webhook has no such delivery."""
     row = store.get(session, webhook_id)
-    found = store.get_delivery(session, webhook_id, delivery_id)
-    if row is None or found is None:
+    message = store.get_delivery(session, webhook_id, delivery_id)
+    if row is None or message is None:
         return None
     return DeliveryView(
         webhook=_webhook(session, row, now),
-        delivery=_delivery(found, row, now),
-        payload=json.dumps(found.payload, indent=2, ensure_ascii=False),
+        delivery=_delivery(message, row, now),
+        payload=json.dumps(message.payload, indent=2, ensure_ascii=False),
         tries=tuple(_try(attempt, now) for attempt in store.tries(session, delivery_id)),
         at=timestamp(now),
     )

@@ -44,7 +44,7 @@ class Handler:
     handle: Callable[[str], bool]
     """Handles one by its id; returns whether its receiver may get more now."""
     where: tuple[ColumnElement[bool], ...] = ()
-    """What of the kind it handles."""
+    """The part of the kind that it handles."""
 
 
 @dataclass
@@ -164,14 +164,14 @@ def events(
 def make_deliver(context: BackgroundContext) -> Deliver:
     """Return the role with every handler that the settings allow."""
     settings = context.settings
-    by_topic = {type_: _told(type_, settings) for type_ in messages.TYPES}
+    by_topic = {type_: _subscriber(type_, settings) for type_ in messages.TYPES}
     assert settings.secret_key is not None
     box = Box(Keys(settings.secret_key.get_secret_value()))
     clients: list[GitHub] = []
     try:
         # a client each: they are used in different threads
-        made = [client_of(settings), client_of(settings)]
-        clients = [client for client in made if client is not None]
+        both = [client_of(settings), client_of(settings)]
+        clients = [client for client in both if client is not None]
     except ValueError as problem:  # everything else must go on; answers wait for the right setting
         log.error("nothing is sent to GitHub or read from it", error=str(problem))
     paths = partial(changed_paths, clients[0]) if clients else None
@@ -190,7 +190,7 @@ def make_deliver(context: BackgroundContext) -> Deliver:
     return role
 
 
-def _told(type_: str, settings: Settings) -> Callable[[Session, Mapping[str, Any]], None]:
+def _subscriber(type_: str, settings: Settings) -> Callable[[Session, Mapping[str, Any]], None]:
     """Return the function that tells subscribers, and GitHub, about an event."""
 
     def tell(session: Session, reference: Mapping[str, Any]) -> None:

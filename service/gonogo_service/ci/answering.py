@@ -56,10 +56,10 @@ class Answerer:
         """Send all parts of a commit check's answer. Failed parts are retried separately."""
         began = time.perf_counter()
         url = self._context.settings.url
-        found = self._context.reading(lambda session: _read(session, commit_check_id, url))
-        if found is None:
+        due = self._context.reading(lambda session: _read(session, commit_check_id, url))
+        if due is None:
             return True
-        check, answer, current, parts = found
+        check, answer, current, parts = due
         state = AnswerState.superseded
         if current is not None:
             state = AnswerState.reported if current.over else AnswerState.pending
@@ -96,7 +96,7 @@ class Answerer:
     def _postpone(self, commit_check_id: str, problems: list[GitHubError]) -> None:
         """Postpone an answer: until the end of a rate limit, else with a growing delay."""
         error = "; ".join(dict.fromkeys(map(str, problems)))
-        until = max((each.until for each in problems if isinstance(each, Limited)), default=None)
+        until = max((limit.until for limit in problems if isinstance(limit, Limited)), default=None)
 
         def postpone(session: Session) -> None:
             row = AnswerRow.locked(session, commit_check_id)
@@ -184,14 +184,14 @@ class Answerer:
             return
         number = None if known is None else known.comment_id
         if number is None or not self._rewrite(repository, number, text):
-            mine = self._github.find_comment(repository, pull_request, report.MARKER)
-            if mine is None or mine == number or not self._rewrite(repository, mine, text):
+            other = self._github.find_comment(repository, pull_request, report.MARKER)
+            if other is None or other == number or not self._rewrite(repository, other, text):
                 # without news and without an earlier comment: don't send an email to everyone
                 if not any(section.worth for section in reports):
                     return
                 path = f"/issues/{pull_request}/comments"
-                mine = self._github.create(repository, path, {"body": text})
-            number = mine
+                other = self._github.create(repository, path, {"body": text})
+            number = other
         written = number
         self._context.session(
             lambda session: answers.commented(session, repository, pull_request, written, digest)
@@ -242,7 +242,7 @@ class Answerer:
             return False
         path = f"/commits/{quote(check.head_sha, safe='')}/pulls?per_page={PER_PAGE}"
         try:
-            pulls = [each for page in self._github.pages(check.repository, path) for each in page]
+            pulls = [pull for page in self._github.pages(check.repository, path) for pull in page]
         except Refused as problem:  # a token may set statuses without reading pull requests
             about = {"repository": check.repository, "error": str(problem)}
             log.warning("the pull requests of a commit are unknown", **about)
@@ -270,8 +270,8 @@ def _read(
         return check, answer, None, (Answerer._close,)
     current = report.read(session, check, url)
     # two pull requests may have the same head: the later one has the status, and each its comment
-    mine = (Answerer._status, Answerer._check)
-    parts = (Answerer._close,) if answers.status_taken(session, check) else mine
+    whole = (Answerer._status, Answerer._check)
+    parts = (Answerer._close,) if answers.status_taken(session, check) else whole
     return check, answer, current, (*parts, Answerer._comment, Answerer._find_pulls)
 
 

@@ -137,8 +137,8 @@ class GitHub:
         """
         for page in self.pages(repository, f"/issues/{pull_request}/comments?per_page={PER_PAGE}"):
             for comment in page:
-                ours = str(comment.get("body") or "").startswith(begins)
-                if ours and self._is_by_us(comment, repository):
+                is_like_ours = str(comment.get("body") or "").startswith(begins)
+                if is_like_ours and self._is_by_us(comment, repository):
                     return int(comment["id"])
         return None
 

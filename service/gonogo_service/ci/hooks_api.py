@@ -176,8 +176,8 @@ def replay(context: Ctx, who: Admin, incoming_id: str) -> IncomingDeliveryRow:
     A delivery that started something can't be processed again, so that nothing starts twice.
     """
     with context.session() as session:
-        found = IncomingDeliveryRow.locked(session, incoming_id, ended=True)
-        row = require(found, "delivery", incoming_id)
+        row = IncomingDeliveryRow.locked(session, incoming_id, ended=True)
+        row = require(row, "delivery", incoming_id)
         if row.state == IncomingState.started:
             reason = "has started something already; submit or resubmit that"
             raise BadField("state", row.state, reason, limit="ignored or failed")

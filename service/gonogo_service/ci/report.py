@@ -113,8 +113,8 @@ def read(session: Session, check: CommitCheckRow, base_url: str | None) -> Repor
         return root + path if root else None
 
     if check.suite is None and check.gauges:
-        found = [gauges.get(session, gauge_id) for gauge_id in check.gauges]
-        return gauged(check, [gauge for gauge in found if gauge is not None], page)
+        stored_gauges = [gauges.get(session, gauge_id) for gauge_id in check.gauges]
+        return gauged(check, [gauge for gauge in stored_gauges if gauge is not None], page)
     if check.run is None:
         return broken(check, check.error or "the rule named nothing to run")
     for run_id in (check.run, check.base_run):
@@ -193,21 +193,21 @@ def compared(
     return Report(check, state, comparison.words, details, url, annotations, worth)
 
 
-def gauged(check: CommitCheckRow, found: Sequence[GaugeRow], page: Page) -> Report:
+def gauged(check: CommitCheckRow, measured: Sequence[GaugeRow], page: Page) -> Report:
     """Return the report of the rule's gauges. Only unfinished gauges close the gate."""
-    if any(not gauge.state.final for gauge in found):
-        return running(check, f"{len(found)} gauges", None)
-    ended = [gauge for gauge in found if gauge.state is JobState.finished]
+    if any(not gauge.state.final for gauge in measured):
+        return running(check, f"{len(measured)} gauges", None)
+    ended = [gauge for gauge in measured if gauge.state is JobState.finished]
     kinds = [gauge.sharpness or Sharpness.unmeasured for gauge in ended]
     counted = [f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)]
-    lost = len(found) - len(ended)
+    lost = len(measured) - len(ended)
     words = ", ".join([*counted, *([f"{lost} without a result"] if lost else [])]) or "no gauge"
     lines = [f"{markdown.text(words)}\n"]
-    for gauge in found:
+    for gauge in measured:
         name = f"{gauge.kernel} " + "x".join(map(str, gauge.test.get("shape", ())))
         result = markdown.text(gauge.words or gauge.error or gauge.state.value)
         lines.append(f"- {markdown.link(name, page(urls.gauge(gauge.id)))}: {result}")
-    url = page(urls.gauge(found[0].id)) if len(found) == 1 else None
+    url = page(urls.gauge(measured[0].id)) if len(measured) == 1 else None
     worth = bool(lost) or Sharpness.blunt in kinds
     state: State = "error" if lost else "success"
     return Report(check, state, words, "\n".join(lines) + "\n", url, worth=worth)

@@ -57,8 +57,8 @@ def networks(texts: Iterable[str]) -> tuple[Network, ...]:
 
 def resolve(host: str, port: int) -> Sequence[str]:
     """Return the addresses of a name. Raises OSError."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+    answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in answers))
 
 
 def pin(url: str, allowed: Sequence[Network], resolver: Resolve) -> Pinned:

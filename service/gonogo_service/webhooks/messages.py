@@ -126,11 +126,11 @@ def payload(session: Session, type_: str, reference: Data, base_url: str | None)
     """
     name = type_.partition(".")[0]
     noun = NOUNS[name]
-    found = noun.get(session, str(reference[name]))
+    thing = noun.get(session, str(reference[name]))
     data = dict(reference)
-    if found is not None:
-        data = {field: getattr(found, field) for field in noun.fields.split()}
-        data |= {**noun.more(found), "url": (base_url or "").rstrip("/") + noun.page(found.id)}
+    if thing is not None:
+        data = {field: getattr(thing, field) for field in noun.fields.split()}
+        data |= {**noun.more(thing), "url": (base_url or "").rstrip("/") + noun.page(thing.id)}
     return {"type": type_, "timestamp": timestamp(utcnow()), "data": decode(encode(data))}
 
 

@@ -69,10 +69,10 @@ class Sender:
 
     def send(self, delivery_id: str) -> bool:
         """Try to send a message; return whether the receiver may get more now."""
-        found = self.context.reading(lambda session: _with_webhook(session, delivery_id))
-        if found is None:
+        due = self.context.reading(lambda session: _with_webhook(session, delivery_id))
+        if due is None:
             return False
-        webhook, delivery = found
+        webhook, delivery = due
         began, moment = time.perf_counter(), utcnow()
         try:
             answer = self._deliver(webhook, delivery, moment)
@@ -104,8 +104,8 @@ class Sender:
             return None if row is None else row.state
 
         state = self.context.session(record)
-        told = {"status": answer.status, "error": answer.error, "state": state}
-        log.info("webhook", webhook=webhook.id, delivery=delivery_id, **told)
+        outcome_words = {"status": answer.status, "error": answer.error, "state": state}
+        log.info("webhook", webhook=webhook.id, delivery=delivery_id, **outcome_words)
         return state == DeliveryState.delivered
 
     def _deliver(self, webhook: WebhookRow, delivery: DeliveryRow, moment: datetime) -> Answer:
@@ -146,8 +146,8 @@ def post(
     Raises httpx.HTTPError, OSError, Refused.
     """
     pinned = addresses.pin(url, allowed, resolver)
-    own = {"content-type": "application/json", "user-agent": AGENT, "host": pinned.host}
-    return asyncio.run(_post(pinned, body, {**own, **headers}))
+    usual = {"content-type": "application/json", "user-agent": AGENT, "host": pinned.host}
+    return asyncio.run(_post(pinned, body, {**usual, **headers}))
 
 
 async def _post(pinned: addresses.Pinned, body: bytes, headers: Mapping[str, str]) -> Answer:

@@ -25,7 +25,7 @@ from gonogo_service.kit.problems import BadField
 
 PREFIX = "whsec_"
 BYTES, MIN_BYTES, MAX_BYTES = 32, 24, 64
-"""Of a new secret, and the limits of Standard Webhooks."""
+"""Bytes of a new secret, and the limits of Standard Webhooks."""
 TOLERANCE_S = 300.0
 MAX_DIGITS = 11
 """Maximum number of digits of a timestamp: dates up to the year 5138."""
@@ -163,7 +163,7 @@ def verify_github(secrets: Sequence[str], headers: Mapping[str, str], body: byte
     check_github_form(headers)
     given = headers[GITHUB].encode("latin-1", "replace")
     expected = [github_signature(secret, body).encode() for secret in secrets]
-    if not any(hmac.compare_digest(each, given) for each in expected):
+    if not any(hmac.compare_digest(signature, given) for signature in expected):
         raise Unverified("X-Hub-Signature-256 does not match: another secret, or another body")
 
 

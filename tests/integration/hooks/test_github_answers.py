@@ -85,8 +85,8 @@ def answering_for(api: Api, server: GitHubServer, **who: Any) -> Iterator[Delive
     client = client_of(core.settings)
     assert client is not None
     answering = Handler(AnswerRow, Answerer(core, client).handle)
-    told = {"run.finished": lambda session, about: answers.run_ended(session, about["run"])}
-    yield Deliver(core, [events(core, told), answering], [client])
+    by_topic = {"run.finished": lambda session, about: answers.run_ended(session, about["run"])}
+    yield Deliver(core, [events(core, by_topic), answering], [client])
     client.close()
     core.close()
 

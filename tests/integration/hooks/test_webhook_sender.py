@@ -17,7 +17,7 @@ from gonogo_service.background import deliver
 from gonogo_service.background.deliver import Deliver, Handler
 from gonogo_service.kit.background_context import open_background_context
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.kit.database.states import DeliveryState, WebhookState
+from gonogo_service.kit.database.states import DeliveryState, WebhookKind, WebhookState
 from gonogo_service.kit.principals import Keys
 from gonogo_service.webhooks import addresses, messages, sending, store
 from gonogo_service.webhooks.model import DeliveryRow, DeliveryTryRow, WebhookRow
@@ -52,7 +52,7 @@ def subscribe(sender: Sender, url: str, sent: int = 1) -> WebhookRow:
     def begin(session: Session) -> WebhookRow:
         webhook = store.create(
             session,
-            kind="standard",
+            kind=WebhookKind.standard,
             url=url,
             events=["*"],
             description="",

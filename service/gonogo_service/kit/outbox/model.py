@@ -135,10 +135,10 @@ class DueWorkRow(Base):
         """
         receiver = cls.receiver()
         query = cls.due(now=now, limit=limit).where(receiver.not_in(busy), *where)
-        found: dict[str, list[str]] = {}
+        ids: dict[str, list[str]] = {}
         for key, name in session.execute(query.with_only_columns(cls.id, receiver)):
-            found.setdefault(str(name), []).append(key)
-        return found
+            ids.setdefault(str(name), []).append(key)
+        return ids
 
     @classmethod
     def receiver(cls) -> ColumnElement[Any]:

@@ -40,8 +40,8 @@ def due(
 ) -> Sequence[OutboxRow]:
     """Return the messages to deliver now, oldest first: of `topics`, or of all but `exclude`."""
     topic = OutboxRow.topic
-    wanted = topic.not_in(exclude) if topics is None else topic.in_(topics)
-    return session.scalars(OutboxRow.due(now=now, limit=limit).where(wanted)).all()
+    is_asked = topic.not_in(exclude) if topics is None else topic.in_(topics)
+    return session.scalars(OutboxRow.due(now=now, limit=limit).where(is_asked)).all()
 
 
 def known(session: Session, dedupes: Sequence[str]) -> set[str]:
