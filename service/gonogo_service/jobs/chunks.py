@@ -19,6 +19,7 @@ from gonogo_service.jobs import closing, work
 from gonogo_service.jobs.hang_limits import measured_seed_s
 from gonogo_service.jobs.model import AttemptRow, ChunkRangeRow, ChunkRow, JobRow
 from gonogo_service.jobs.new_job import BACKGROUND_PRIORITY, NewJob
+from gonogo_service.jobs.queue_estimate import OPEN
 from gonogo_service.jobs.work import MAX_WORK, Cut, Work
 from gonogo_service.kit.database.states import AttemptState, ChunkState
 
@@ -64,12 +65,12 @@ def cut(new: NewJob, seed_s: float) -> tuple[Work, Cut]:
 def waiting(session: Session) -> Counter[str]:
     """Count the chunks of live jobs that wait for each queue and may be sent."""
     query = (
-        select(ChunkRow.queue, func.count())
-        .join(JobRow, ChunkRow.job_id == JobRow.id)
-        .where(ChunkRow.state == ChunkState.waiting, JobRow.state.in_(closing.LIVE))
-        .group_by(ChunkRow.queue)
+        select(OPEN.queue, func.sum(OPEN.ready))
+        .join(JobRow, OPEN.job_id == JobRow.id)
+        .where(OPEN.state == ChunkState.waiting, JobRow.state.in_(closing.LIVE))
+        .group_by(OPEN.queue)
     )
-    return Counter(dict(session.execute(query).all())) + Counter(work.ready(session))
+    return Counter({queue: int(count) for queue, count in session.execute(query) if count})
 
 
 def unstarted(session: Session) -> Counter[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import cast, func, literal, null, select
 from sqlalchemy.orm import Session
 
 from gonogo_service.builds.model import BuildRow
@@ -16,7 +16,38 @@ from gonogo_service.jobs.model import ChunkRangeRow, ChunkRow, JobRow
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.states import CLOSED_CHUNK, ChunkState, JobState
 
-OPEN_CHUNK = tuple(state for state in ChunkState if state not in CLOSED_CHUNK)
+_RUNNING = (ChunkState.running, ChunkState.stopping)
+OPEN = (
+    select(
+        ChunkRow.job_id,
+        ChunkRow.queue,
+        ChunkRow.state,
+        ChunkRow.number,
+        ChunkRow.attempt_id,
+        literal(1).label("chunks"),
+        literal(1).label("ready"),
+        ChunkRow.estimate_s.label("ready_s"),
+    )
+    .where(ChunkRow.state.not_in(CLOSED_CHUNK))
+    .union_all(
+        select(
+            ChunkRangeRow.job_id,
+            ChunkRangeRow.queue,
+            literal(ChunkState.waiting.value),
+            ChunkRangeRow.first + ChunkRangeRow.chunks_cut,
+            cast(null(), ChunkRow.attempt_id.type),
+            work.UNMADE,
+            work.READY,
+            work.READY_S,
+        ).where(work.OPEN)
+    )
+    .subquery("open_chunks")
+    .c
+)
+"""The open chunks: those that are rows, and in ranges those that are still to be made, which wait.
+
+`ready` are those that may be sent: of sequential seeds only what the next decision needs.
+"""
 
 
 @dataclass(frozen=True)
@@ -37,18 +68,11 @@ class QueueWork:
 
 
 def read_work(session: Session, queue: str, *, timeout_s: float) -> QueueWork:
-    """Read the open work of a queue; of sequential seeds only what the next decision needs."""
-    stored = select(func.count(), func.coalesce(func.sum(ChunkRow.estimate_s), 0.0)).where(
-        ChunkRow.queue == queue, ChunkRow.state.in_(OPEN_CHUNK)
-    )
-    unmade = select(
-        func.coalesce(func.sum(work.READY), 0), func.coalesce(func.sum(work.READY_S), 0.0)
-    ).where(ChunkRangeRow.queue == queue, work.OPEN)
-    (chunks, work_s), (others, other_s) = (
-        session.execute(query).one() for query in (stored, unmade)
-    )
+    """Read the open work of a queue."""
+    sums = select(func.sum(OPEN.ready), func.sum(OPEN.ready_s)).where(OPEN.queue == queue)
+    chunks, work_s = session.execute(sums).one()
     served = workers.live(session, now=utcnow(), timeout_s=timeout_s)[queue]
-    return QueueWork(int(chunks + others), float(work_s + other_s), served)
+    return QueueWork(int(chunks or 0), float(work_s or 0.0), served)
 
 
 def start_command(queue: str) -> str:
@@ -90,57 +114,29 @@ class QueueStatus:
 
 def statuses(session: Session, *, timeout_s: float, now: datetime) -> list[QueueStatus]:
     """Return every queue that has open chunks or live workers, by name."""
-    running = (ChunkState.running, ChunkState.stopping)
     served = workers.live(session, now=now, timeout_s=timeout_s)
     counts: dict[str, list[int]] = {queue: [0, 0] for queue in served}
-    waits = set()
     for (queue, state), number in open_chunks(session).items():
-        counts.setdefault(queue, [0, 0])[state in running] += number
-        if state == ChunkState.waiting:
-            waits.add(queue)
+        counts.setdefault(queue, [0, 0])[state in _RUNNING] += number
     return [
-        QueueStatus(
-            queue,
-            waiting,
-            runs,
-            served[queue],
-            oldest(session, queue) if queue in waits else None,
-        )
-        for queue, (waiting, runs) in sorted(counts.items())
+        QueueStatus(queue, *of_queue, served[queue], oldest(session, queue))
+        for queue, of_queue in sorted(counts.items())
     ]
 
 
 def open_chunks(session: Session) -> dict[tuple[str, ChunkState], int]:
-    """Count the open chunks by queue and state; those that aren't rows yet wait."""
-    stored = select(ChunkRow.queue, ChunkRow.state, func.count()).where(
-        ChunkRow.state.in_(OPEN_CHUNK)
-    )
-    counts = {
-        (queue, ChunkState(state)): count
-        for queue, state, count in session.execute(stored.group_by(ChunkRow.queue, ChunkRow.state))
-    }
-    unmade = select(ChunkRangeRow.queue, func.sum(work.UNMADE)).where(work.OPEN)
-    for queue, count in session.execute(unmade.group_by(ChunkRangeRow.queue)):
-        key = (queue, ChunkState.waiting)
-        counts[key] = counts.get(key, 0) + int(count)
-    return counts
+    """Count the open chunks by queue and state."""
+    query = select(OPEN.queue, OPEN.state, func.sum(OPEN.chunks))
+    counts = session.execute(query.group_by(OPEN.queue, OPEN.state))
+    return {(queue, ChunkState(state)): int(count) for queue, state, count in counts}
 
 
 def oldest(session: Session, queue: str) -> datetime | None:
-    """Return the creation time of the oldest job with a waiting chunk in the queue.
-
-    Ids are in the order of time, so the indexes have it first.
-    """
-    stored = select(ChunkRow.job_id).where(
-        ChunkRow.state == ChunkState.waiting, ChunkRow.queue == queue
-    )
-    unmade = select(ChunkRangeRow.job_id).where(work.OPEN, ChunkRangeRow.queue == queue)
-    first = (
-        session.scalar(stored.order_by(ChunkRow.job_id).limit(1)),
-        session.scalar(unmade.order_by(ChunkRangeRow.job_id).limit(1)),
-    )
-    job_id = min((job_id for job_id in first if job_id is not None), default=None)
-    return session.scalar(select(JobRow.created_at).where(JobRow.id == job_id))
+    """Return the creation time of the oldest job with a waiting chunk in the queue."""
+    waits = select(OPEN.job_id).where(OPEN.queue == queue, OPEN.state == ChunkState.waiting)
+    # ids are in the order of time
+    first = waits.order_by(OPEN.job_id).limit(1).scalar_subquery()
+    return session.scalar(select(JobRow.created_at).where(JobRow.id == first))
 
 
 def executors(session: Session) -> tuple[set[str], set[str]]:

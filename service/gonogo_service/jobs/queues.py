@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, cast, exists, func, literal, null, select
+from sqlalchemy import ColumnElement, exists, func, select
 from sqlalchemy.orm import Session
 
-from gonogo_service.jobs import closing, events, queue_estimate, work
+from gonogo_service.jobs import closing, events, queue_estimate
 from gonogo_service.jobs.events import StateChange
-from gonogo_service.jobs.model import AttemptRow, ChunkRangeRow, ChunkRow, JobRow
+from gonogo_service.jobs.model import AttemptRow, ChunkRow, JobRow
+from gonogo_service.jobs.queue_estimate import OPEN
 from gonogo_service.kit.database.states import (
-    CLOSED_CHUNK,
     AttemptState,
     ChunkState,
     JobKind,
@@ -29,13 +29,10 @@ def unexplained(session: Session, served: Collection[str]) -> list[str]:
     waits = _waits(served)
     unexplained_wait = waits & JobRow.waiting_reason.is_(None)
     resolved_wait = JobRow.waiting_reason.is_not(None) & ~waits
-    return list(
-        session.scalars(
-            select(JobRow.id)
-            .where(JobRow.state.in_(closing.LIVE), unexplained_wait | resolved_wait)
-            .order_by(JobRow.id)
-        )
+    query = select(JobRow.id).where(
+        JobRow.state.in_(closing.LIVE), unexplained_wait | resolved_wait
     )
+    return list(session.scalars(query.order_by(JobRow.id)))
 
 
 def _waits(served: Collection[str]) -> ColumnElement[bool]:
@@ -43,16 +40,11 @@ def _waits(served: Collection[str]) -> ColumnElement[bool]:
 
     A chunk's queue is its job's, except for builds that were passed to a gauge.
     """
-    stored = exists().where(*_unserved(served), ChunkRow.job_id == JobRow.id)
-    return stored | exists().where(*_unmade(served), ChunkRangeRow.job_id == JobRow.id)
+    return JobRow.id.in_(select(OPEN.job_id).where(*_unserved(served)))
 
 
 def _unserved(served: Collection[str]) -> tuple[ColumnElement[bool], ...]:
-    return ChunkRow.state.in_((ChunkState.waiting, ChunkState.sent)), ChunkRow.queue.not_in(served)
-
-
-def _unmade(served: Collection[str]) -> tuple[ColumnElement[bool], ...]:
-    return work.OPEN, ChunkRangeRow.queue.not_in(served)
+    return OPEN.state.in_((ChunkState.waiting, ChunkState.sent)), OPEN.queue.not_in(served)
 
 
 def explain(session: Session, served: Collection[str], *, now: datetime) -> list[str]:
@@ -65,11 +57,8 @@ def explain(session: Session, served: Collection[str], *, now: datetime) -> list
         job = closing.lock(session, job_id)
         if job is None or job.state not in closing.LIVE:
             continue
-        stored = select(ChunkRow.queue).where(*_unserved(served), ChunkRow.job_id == job_id)
-        unmade = select(ChunkRangeRow.queue).where(*_unmade(served), ChunkRangeRow.job_id == job_id)
-        queue = session.scalar(stored.order_by(ChunkRow.number).limit(1)) or session.scalar(
-            unmade.order_by(ChunkRangeRow.first).limit(1)
-        )
+        first = select(OPEN.queue).where(OPEN.job_id == job_id, *_unserved(served))
+        queue = session.scalar(first.order_by(OPEN.number).limit(1))
         job.waiting_reason = None if queue is None else f"no live worker serves the queue {queue}"
         data = StateChange(job.state, waiting_reason=job.waiting_reason)
         events.add(session, job, data, now=now)
@@ -89,46 +78,26 @@ def behind(session: Session, job: JobRow) -> str | None:
 
     None: it has started, or nothing else is in its queue.
     """
-    if job.state != JobState.queued:
+    if job.state is not JobState.queued:
         return None
-    of_chunk = AttemptRow.id == ChunkRow.attempt_id
-    begun = AttemptRow.started_at
-    table = ChunkRangeRow
-    stored = (
-        select(ChunkRow.job_id, literal(1).label("chunks"), begun)
-        .outerjoin(AttemptRow, of_chunk & ChunkRow.state.in_(_STARTED))
-        .where(
-            ChunkRow.queue == job.queue,
-            ChunkRow.state.not_in(CLOSED_CHUNK),
-            ChunkRow.job_id != job.id,
-            (ChunkRow.job_id < job.id) | ChunkRow.state.in_((*_STARTED, ChunkState.sent)),
-        )
-    )
-    unmade = select(table.job_id, work.UNMADE, cast(null(), begun.type)).where(
-        work.OPEN, table.queue == job.queue, table.job_id < job.id
-    )
-    ahead = stored.union_all(unmade).subquery()
+    begun = (AttemptRow.id == OPEN.attempt_id) & OPEN.state.in_(_STARTED)
+    comes_first = (OPEN.job_id < job.id) | OPEN.state.in_((*_STARTED, ChunkState.sent))
+    running = func.count(AttemptRow.started_at)
     query = (
-        select(
-            JobRow.id,
-            JobRow.kind,
-            JobRow.kernel,
-            JobRow.build,
-            func.sum(ahead.c.chunks),
-            func.count(ahead.c.started_at),
-            func.min(ahead.c.started_at),
-        )
-        .join(ahead, ahead.c.job_id == JobRow.id)
-        .group_by(JobRow.id, JobRow.kind, JobRow.kernel, JobRow.build)
-        .order_by(func.count(ahead.c.started_at).desc(), JobRow.id)
+        select(JobRow, func.sum(OPEN.chunks), running, func.min(AttemptRow.started_at))
+        .join(OPEN.job_id.table, OPEN.job_id == JobRow.id)
+        .outerjoin(AttemptRow, begun)
+        .where(OPEN.queue == job.queue, OPEN.job_id != job.id, comes_first)
+        .group_by(JobRow.id)
+        .order_by(running.desc(), JobRow.id)
     )
-    parts = []
     rows = session.execute(query.limit(NAMED + 1)).all()
-    for job_id, kind, kernel, build, chunks, started, since in rows[:NAMED]:
-        noun = "gauge" if kind == JobKind.gauge else "job"
-        what = f"{chunks} chunk{'s' * (chunks != 1)} of {noun} {job_id} ({kernel} on {build})"
-        running = f", {started} of them running since {since:%H:%M:%S} UTC" if started else ""
-        parts.append(what + running)
+    parts = []
+    for other, chunks, started, since in rows[:NAMED]:
+        noun = "gauge" if other.kind is JobKind.gauge else "job"
+        what = f"{noun} {other.id} ({other.kernel} on {other.build})"
+        at_work = f", {started} of them running since {since:%H:%M:%S} UTC" if started else ""
+        parts.append(f"{chunks} chunk{'s' * (chunks != 1)} of {what}{at_work}")
     if not parts:
         return None
     more = "; and others" if len(rows) > NAMED else ""

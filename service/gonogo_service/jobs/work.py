@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness import sequential
@@ -213,13 +213,6 @@ def drop(session: Session, job: JobRow, *, after_seed: int = -1) -> None:
         if row.released > number:
             row.released, row.released_pairs = number, place
     session.flush()
-
-
-def ready(session: Session) -> dict[str, int]:
-    """Return the number of chunks of each queue that may be sent and aren't rows yet."""
-    query = select(ChunkRangeRow.queue, func.sum(READY)).where(OPEN)
-    counts = session.execute(query.group_by(ChunkRangeRow.queue))
-    return {queue: int(count) for queue, count in counts if count}
 
 
 def _open(session: Session, job_id: str) -> list[ChunkRangeRow]:
