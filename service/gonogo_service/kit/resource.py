@@ -159,9 +159,9 @@ class Resource(Listing[R]):
         if has_one:
             self._add_show()
 
-    # reading
-
     def _add_list(self) -> None:
+        noun = self.noun
+
         def list_(
             context: Context, limit: int, cursor: str | None, format: str, **filters: Any
         ) -> Any:
@@ -177,38 +177,23 @@ class Resource(Listing[R]):
             text = rows.as_csv(self.line, items)
             return Response(text, media_type="text/csv; charset=utf-8", headers=headers)
 
-        parameters = {
-            name: (_query(self.noun.kinds.get(name), text), _default(self.noun.kinds.get(name)))
-            for name, text in self.noun.filters.items()
-        }
-        order = "by name" if not self.by_id else "newest first"
-        self._route(
-            "GET",
-            "",
-            list_,
-            self.noun.scope,
-            f"List {self.noun.several}, {order}",
-            f"List {self.noun.several} that match all filters.",
-            response_model=Page[self.line],  # type: ignore[name-defined]
-            responses=CSV,
-            **parameters,
-            limit=(Limit, 50),
-            cursor=(Cursor, None),
-            format=(Format, "json"),
-        )
+        filters = {name: _query(noun.kinds.get(name), text) for name, text in noun.filters.items()}
+        paging = {"limit": (Limit, 50), "cursor": (Cursor, None), "format": (Format, "json")}
+        order = "newest first" if self.by_id else "by name"
+        verb = Verb("listed", f"List {noun.several}, {order}", scope=noun.scope)
+        doc = f"List {noun.several} that match all filters."
+        model: Any = Page[self.line]  # type: ignore[name-defined]
+        self._route("GET", "", list_, verb, doc, model, {**filters, **paging}, responses=CSV)
 
     def _add_show(self) -> None:
         def show(context: Context, _who: Principal, **path: str) -> Any:
             (key,) = path.values()
             with context.reading() as session:
-                row = self.find(key)
-                if row is None:
-                    row = self.require(session, _who, key)
+                row = self.find(key) or self.require(session, _who, key)
                 return _read(self.answer, self._show(context, session, row))
 
-        self._route("GET", self._one, show, self.noun.scope, f"Show {self.noun.words}", key=True)
-
-    # writing
+        verb = Verb("shown", f"Show {self.noun.words}", scope=self.noun.scope)
+        self._route("GET", self._one, show, verb)
 
     def on_create(
         self, function: Callable[[Act, Any], R | Same[R]]
@@ -217,7 +202,8 @@ class Resource(Listing[R]):
 
         It returns `Same` for a row that was there already.
         """
-        verb, body_type = _given(self.noun.create), get_type_hints(function)["body"]
+        verb = _given(self.noun.create)
+        body_of = {"body": (get_type_hints(function)["body"], Parameter.empty)}
 
         def create(context: Context, _who: Principal, body: BaseModel, response: Response) -> Any:
             with context.session() as session:
@@ -226,9 +212,8 @@ class Resource(Listing[R]):
                 row = made.row if isinstance(made, Same) else made
                 session.flush()
                 if row is made:
-                    given = body.model_dump(mode="json", exclude_unset=True, by_alias=True)
-                    detail = {name: getattr(row, name) for name in self._audited} or given
-                    self._audit(act, verb, row, detail)
+                    detail = {name: getattr(row, name) for name in self._audited}
+                    self._audit(act, verb, row, detail or _sent(body))
                 shown = _read(self.answer, self._show(context, session, row))
             if row is not made:
                 response.status_code = 200
@@ -240,28 +225,15 @@ class Resource(Listing[R]):
                 function(Act(context, session, _who), body)
             return Checked(valid=True)
 
+        parameters = {**body_of, "response": (Response, Parameter.empty)}
+        same = {200: {"model": self.answer, "description": "Unchanged"}}
+        doc = function.__doc__
         self._route(
-            "POST",
-            "",
-            create,
-            verb.scope,
-            verb.sentence,
-            function.__doc__,
-            status_code=201,
-            responses={200: {"model": self.answer, "description": "Unchanged"}},
-            body=(body_type, Parameter.empty),
-            response=(Response, Parameter.empty),
+            "POST", "", create, verb, doc, None, parameters, status_code=201, responses=same
         )
-        self._route(
-            "POST",
-            ":validate",
-            validate,
-            verb.scope,
-            f"Check {self.noun.words}",
-            f"Make all checks of `POST {self.noun.address}` without any effect.",
-            response_model=Checked,
-            body=(body_type, Parameter.empty),
-        )
+        check = Verb("checked", f"Check {self.noun.words}", scope=verb.scope)
+        doc = f"Make all checks of `POST {self.noun.address}` without any effect."
+        self._route("POST", ":validate", validate, check, doc, Checked, body_of)
         return function
 
     def on_change(
@@ -274,13 +246,13 @@ class Resource(Listing[R]):
         verb = _given(self.noun.change)
 
         def change(context: Context, _who: Principal, body: BaseModel, **path: str) -> Any:
+            (key,) = path.values()
             given = body.model_dump(exclude_unset=True)
             version = given.pop("version", None)
             if not given:
                 names = [name for name in type(body).model_fields if name != "version"]
                 limit = "any of " + ", ".join(names)
                 raise BadField("body", {}, "nothing to change", limit=limit)
-            (key,) = path.values()
             with context.session() as session:
                 act = Act(context, session, _who)
                 row: Any = self.changeable(session, _who, key)
@@ -288,21 +260,12 @@ class Resource(Listing[R]):
                     reason = "is outdated"
                     raise BadField("version", version, reason, limit=row.version, status=409)
                 if set_values(row, function(act, row, given)):
-                    detail = body.model_dump(mode="json", exclude_unset=True, by_alias=True)
-                    self._audit(act, verb, row, detail)
+                    self._audit(act, verb, row, _sent(body))
                 session.flush()
                 return _read(self.answer, self._show(context, session, row))
 
-        self._route(
-            "PATCH",
-            self._one,
-            change,
-            verb.scope,
-            verb.sentence,
-            function.__doc__,
-            key=True,
-            body=(verb.body, Parameter.empty),
-        )
+        body_of = {"body": (verb.body, Parameter.empty)}
+        self._route("PATCH", self._one, change, verb, function.__doc__, None, body_of)
         return function
 
     def on_remove(
@@ -323,15 +286,13 @@ class Resource(Listing[R]):
                 session.flush()
                 return _read(self.answer, self._show(context, session, row))
 
-        self._route(
-            "DELETE", self._one, remove, verb.scope, verb.sentence, function.__doc__, key=True
-        )
+        self._route("DELETE", self._one, remove, verb, function.__doc__)
         return function
 
     def archives(self, sentence: str) -> None:
         """Add a DELETE that archives the row."""
 
-        def archive(act: Act, row: R) -> None:
+        def archive(act: Act, row: Any) -> None:
             if row.archived_at is None:
                 row.archived_at = row.updated_at = utcnow()
 
@@ -344,55 +305,44 @@ class Resource(Listing[R]):
             detail = {name: value for name, value in detail.items() if name not in hidden}
         act.audit(f"{self.noun.one}.{verb.done}", self.key_of(row), detail)
 
-    # routes
-
-    @property
-    def _name(self) -> str:
-        """Return the name of the parameter that is the key."""
-        return f"{self.noun.one}_id" if self.by_id else self.noun.one
-
     @property
     def _one(self) -> str:
         """Return the end of the path of one; a name may have slashes."""
-        return f"/{{{self._name}}}" if self.by_id else f"/{{{self._name}:path}}"
+        return f"/{{{self.noun.one}_id}}" if self.by_id else f"/{{{self.noun.one}:path}}"
 
     def _route(
         self,
         method: str,
         path: str,
         function: Callable[..., Any],
-        scope: str,
-        summary: str,
+        verb: Verb,
         doc: str | None = None,
-        *,
-        key: bool = False,
-        response_model: Any = None,
-        status_code: int = 200,
-        responses: Mapping[int | str, dict[str, Any]] | None = None,
-        **parameters: tuple[Any, Any],
+        model: Any = None,
+        parameters: Mapping[str, tuple[Any, Any]] | None = None,
+        **options: Any,
     ) -> None:
         """Add a route; `parameters` are those of the function -> (annotation, default)."""
         given: dict[str, tuple[Any, Any]] = {
             "context": (_CONTEXT, Parameter.empty),
-            "_who": (_SCOPES[scope], Parameter.empty),
-            **({self._name: (str, Parameter.empty)} if key else {}),
-            **parameters,
+            "_who": (_SCOPES[verb.scope], Parameter.empty),
         }
-        signature = [
-            Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
-            for name, (annotation, default) in given.items()
-        ]
-        function.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
+        if path.startswith("/"):
+            given[path.strip("/{}").partition(":")[0]] = (str, Parameter.empty)
+        function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [
+                Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+                for name, (annotation, default) in {**given, **(parameters or {})}.items()
+            ]
+        )
         self.router.add_api_route(
             self.noun.address + path,
             function,
             methods=[method],
             name=f"{function.__name__.strip('_')}_{self.noun.name}",
-            summary=summary.partition(". ")[0].rstrip("."),
-            description=inspect.cleandoc(doc or summary),
-            status_code=status_code,
-            response_model=response_model or self.answer,
-            responses=dict(responses or {}),
+            summary=verb.sentence.partition(". ")[0].rstrip("."),
+            description=inspect.cleandoc(doc or verb.sentence),
+            response_model=model or self.answer,
+            **options,
         )
 
 
@@ -422,11 +372,15 @@ def _given(verb: Verb | None) -> Verb:
     return verb
 
 
-def _query(kind: Any, text: str) -> Any:
+def _sent(body: BaseModel) -> dict[str, Any]:
+    """Return the fields of a body that were sent."""
+    return body.model_dump(mode="json", exclude_unset=True, by_alias=True)
+
+
+def _query(kind: Any, text: str) -> tuple[Any, Any]:
+    """Return the annotation and the default of a filter."""
     if kind is None:
-        return Filter
-    return Annotated[kind if kind is bool else kind | None, Query(description=text)]
-
-
-def _default(kind: Any) -> Any:
-    return False if kind is bool else None
+        return Filter, None
+    if kind is bool:
+        return Annotated[bool, Query(description=text)], False
+    return Annotated[kind | None, Query(description=text)], None
