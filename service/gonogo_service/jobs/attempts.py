@@ -272,8 +272,9 @@ def store(
 
 def _batch_number(body: Mapping[str, Any]) -> str | None:
     number = body.get("batch")
-    is_number = isinstance(number, int) and not isinstance(number, bool)
-    return str(number) if is_number and 0 <= number < MAX_BATCHES else None
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < MAX_BATCHES:
+        return None
+    return str(number)
 
 
 def _unrequested(

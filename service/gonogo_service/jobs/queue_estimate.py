@@ -119,8 +119,8 @@ def statuses(session: Session, *, timeout_s: float, now: datetime) -> list[Queue
     for (queue, state), number in open_chunks(session).items():
         counts.setdefault(queue, [0, 0])[state in _RUNNING] += number
     return [
-        QueueStatus(queue, *of_queue, served[queue], oldest(session, queue))
-        for queue, of_queue in sorted(counts.items())
+        QueueStatus(queue, waiting, runs, served[queue], oldest(session, queue))
+        for queue, (waiting, runs) in sorted(counts.items())
     ]
 
 

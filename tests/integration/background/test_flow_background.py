@@ -273,7 +273,7 @@ def test_two_copies_share_the_work_and_store_every_seed_once(
         job = until(engine, job_id, lambda job: job.state == "finished")
         with reading(engine) as current:
             assert len(presences(engine)) == 2
-            assert {"dispatcher", "reaper", "delivery"} <= set(leases.holders(current))
+            assert {"dispatcher", "reaper", "deliver"} <= set(leases.holders(current))
             assert len(attempts_of(current, job_id)) == count
     assert (job.done, job.counts) == (16, {"pass": 16})
     assert numbers(engine, job_id) == list(range(16))

@@ -26,7 +26,9 @@ ARTIFACT = rows.extended_answer(
 
 
 @router.get(
-    "/jobs/{job_id}/artifacts", summary="List artifacts of a job", response_model=Page[HEAD]
+    "/jobs/{job_id}/artifacts",
+    summary="List artifacts of a job",
+    response_model=Page[HEAD],  # type: ignore[valid-type]
 )
 def artifacts(context: Ctx, _who: Reader, job_id: str, kind: Filter = None) -> Any:
     """List artifacts without their content, on one page, because they are few."""

@@ -105,7 +105,7 @@ def validate(context: Ctx, who: Submitter, body: JobIn) -> Estimate:
     )
 
 
-@router.get("/jobs", summary="List jobs, newest first", response_model=Page[LISTED])
+@router.get("/jobs", summary="List jobs, newest first", response_model=Page[LISTED])  # type: ignore[valid-type]
 def list_jobs(
     context: Ctx,
     _who: Reader,
