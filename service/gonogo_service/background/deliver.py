@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from sqlalchemy import ColumnElement
+from sqlalchemy import Text, cast, func, select
 from sqlalchemy.orm import Session
 
 from gonogo.settings import Settings
@@ -23,6 +23,7 @@ from gonogo_service.ci.github import GitHub, client_of
 from gonogo_service.ci.model import AnswerRow, IncomingDeliveryRow
 from gonogo_service.ci.processor import Processor, changed_paths
 from gonogo_service.kit.background_context import AWAY, BackgroundContext, log
+from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.outbox.model import DueWorkRow, OutboxRow
 from gonogo_service.kit.principals import Keys
 from gonogo_service.tests.assessments import ASSESS
@@ -30,21 +31,15 @@ from gonogo_service.webhooks import messages, sending
 from gonogo_service.webhooks.model import DeliveryRow
 from gonogo_service.webhooks.signing import Box
 
+MAX_DUE = 500
+"""Work that is read at once."""
 MAX_RECEIVERS = 8
-"""Receivers of one kind of work that are served at once."""
+"""Webhooks that are served at once; each other kind of work is a receiver of its own."""
 TURN_S, STOP_S = 30.0, 1.0
 """Maximum time for a receiver, before its other work waits for its turn; and at the end."""
-
-
-@dataclass(frozen=True)
-class Handler:
-    """How one kind of work is handled."""
-
-    work: type[DueWorkRow]
-    handle: Callable[[str], bool]
-    """Handles one by its id; returns whether its receiver may get more now."""
-    where: tuple[ColumnElement[bool], ...] = ()
-    """The part of the kind that it handles."""
+RECEIVER = func.coalesce(cast(DeliveryRow.webhook, Text), DueWorkRow.kind)
+Handle = Callable[[str], bool]
+"""Handles work by its id; returns whether its receiver may get more now."""
 
 
 @dataclass
@@ -52,33 +47,50 @@ class Deliver:
     """The role. `clients` are closed at the end."""
 
     context: BackgroundContext
-    handlers: Sequence[Handler]
+    handlers: Mapping[type[DueWorkRow], Handle]
     clients: Sequence[GitHub] = ()
-    _busy: dict[tuple[type[DueWorkRow], str], threading.Thread] = field(default_factory=dict)
+    _busy: dict[str, threading.Thread] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _lost: threading.Event = field(default_factory=threading.Event)
 
     def run_once(self) -> int:
         """Start what is due; return the number of active receivers. Raises the AWAY errors."""
         self._lost.clear()
-        for handler in self.handlers:
-            with self._lock:
-                busy = {receiver for work, receiver in self._busy if work is handler.work}
-            due = self.context.reading(partial(_due, handler=handler, busy=busy))
-            free = [receiver for receiver in due if receiver not in busy]
-            with self._lock:
-                for receiver in free[: MAX_RECEIVERS - len(busy)]:
-                    # daemon: a receiver that doesn't answer must not block the process's end
-                    thread = threading.Thread(
-                        target=self._serve,
-                        args=(handler, receiver, due[receiver]),
-                        name=f"deliver-{receiver}",
-                        daemon=True,
-                    )
-                    self._busy[handler.work, receiver] = thread
-                    thread.start()
         with self._lock:
+            busy = set(self._busy)
+        by_receiver = self.context.reading(partial(self._due, busy=busy))
+        with self._lock:
+            for receiver, (work, ids) in by_receiver.items():
+                others = self._busy.keys() - {kind.KIND for kind in self.handlers}
+                if receiver != work.KIND and len(others) >= MAX_RECEIVERS:
+                    continue
+                # daemon: a receiver that doesn't answer must not block the process's end
+                thread = threading.Thread(
+                    target=self._serve,
+                    args=(work, receiver, ids),
+                    name=f"deliver-{receiver}",
+                    daemon=True,
+                )
+                self._busy[receiver] = thread
+                thread.start()
             return len(self._busy)
+
+    def _due(
+        self, session: Session, busy: Collection[str]
+    ) -> dict[str, tuple[type[DueWorkRow], list[str]]]:
+        """Return receiver -> its due work, the longest due first, without busy receivers."""
+        row, kinds = DueWorkRow, {work.KIND: work for work in self.handlers}
+        query = (
+            select(row.id, row.kind, RECEIVER)
+            .where(row.due_at <= utcnow(), row.kind.in_(kinds), RECEIVER.not_in(busy))
+            .where(row.topic.not_in((*DISPATCHED, ASSESS)))  # other roles have these
+            .order_by(row.due_at, row.id)
+            .limit(MAX_DUE)
+        )
+        by_receiver: dict[str, tuple[type[DueWorkRow], list[str]]] = {}
+        for key, kind, receiver in session.execute(query):
+            by_receiver.setdefault(receiver, (kinds[kind], []))[1].append(key)
+        return by_receiver
 
     def lost(self) -> None:
         """Stop after the current work, because another process may do the rest now."""
@@ -102,22 +114,22 @@ class Deliver:
         for client in self.clients:
             client.close()
 
-    def _serve(self, handler: Handler, receiver: str, ids: Sequence[str]) -> None:
+    def _serve(self, work: type[DueWorkRow], receiver: str, ids: Sequence[str]) -> None:
         until = time.monotonic() + TURN_S
         try:
             for key in ids:
-                if self.stopped() or not self._handle(handler, key) or time.monotonic() > until:
+                if self.stopped() or not self._handle(work, key) or time.monotonic() > until:
                     return
         except AWAY as problem:
             error = (str(problem).splitlines() or [type(problem).__name__])[0]
             log.warning("database unavailable; work waits", receiver=receiver, error=error)
         finally:
             with self._lock:
-                del self._busy[handler.work, receiver]
+                del self._busy[receiver]
 
-    def _handle(self, handler: Handler, key: str) -> bool:
+    def _handle(self, work: type[DueWorkRow], key: str) -> bool:
         try:
-            return handler.handle(key)
+            return self.handlers[work](key)
         except AWAY:
             raise
         except Exception as problem:
@@ -125,7 +137,7 @@ class Deliver:
             error = f"{type(problem).__name__}: {problem}"
 
             def postpone(session: Session) -> None:
-                row = handler.work.locked(session, key)
+                row = work.locked(session, key)
                 if row is not None:
                     row.postpone(error)
 
@@ -133,18 +145,14 @@ class Deliver:
             return True
 
 
-def _due(session: Session, handler: Handler, busy: Collection[str]) -> dict[str, list[str]]:
-    return handler.work.due_by_receiver(session, busy, *handler.where)
-
-
 def events(
     context: BackgroundContext,
     by_topic: Mapping[str, Callable[[Session, Mapping[str, Any]], None]],
-) -> Handler:
+) -> Handle:
     """Return the handler of the outbox.
 
     A message and what the function of its topic stores are one transaction. Messages of other
-    topics are done, because nobody subscribes to them; some are for other roles.
+    topics are done, because nobody subscribes to them.
     """
 
     def handle(message_id: str) -> bool:
@@ -158,7 +166,7 @@ def events(
         context.session(work)
         return True
 
-    return Handler(OutboxRow, handle, (OutboxRow.topic.not_in((*DISPATCHED, ASSESS)),))
+    return handle
 
 
 def make_deliver(context: BackgroundContext) -> Deliver:
@@ -175,18 +183,14 @@ def make_deliver(context: BackgroundContext) -> Deliver:
     except ValueError as problem:  # everything else must go on; answers wait for the right setting
         log.error("nothing is sent to GitHub or read from it", error=str(problem))
     paths = partial(changed_paths, clients[0]) if clients else None
-    role = Deliver(
-        context,
-        [
-            events(context, by_topic),
-            Handler(IncomingDeliveryRow, Processor(context, paths).handle),
-            Handler(DeliveryRow, sending.Sender(context, box).send),
-        ],
-        clients,
-    )
+    handlers: dict[type[DueWorkRow], Handle] = {
+        OutboxRow: events(context, by_topic),
+        IncomingDeliveryRow: Processor(context, paths).handle,
+        DeliveryRow: sending.Sender(context, box).send,
+    }
+    role = Deliver(context, handlers, clients)
     if clients:
-        answerer = Answerer(context, clients[1], role.stopped)
-        role.handlers = [*role.handlers, Handler(AnswerRow, answerer.handle)]
+        handlers[AnswerRow] = Answerer(context, clients[1], role.stopped).handle
     return role
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from sqlalchemy import ColumnElement, ForeignKey, Index
+from sqlalchemy import ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column, synonym
 
 from gonogo_service.kit.database.base import Base
@@ -54,11 +54,6 @@ class DeliveryRow(DueWorkRow):
         "webhook_id", IdType, ForeignKey("webhooks.id", ondelete="CASCADE")
     )
     type: Mapped[str] = synonym("topic")
-
-    @classmethod
-    def receiver(cls) -> ColumnElement[Any]:
-        """Return the column with the subscription."""
-        return cls.__table__.c.webhook_id
 
 
 Index("ix_due_work_webhook", DeliveryRow.webhook, DeliveryRow.id)

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from api import SECRET, Api, in_process
 from github import APP, REPOSITORY, TOKEN, GitHubServer, Scripted
-from gonogo_service.background.deliver import Deliver, Handler, events
+from gonogo_service.background.deliver import Deliver, events
 from gonogo_service.ci import answers, commit_checks, report
 from gonogo_service.ci.answering import Answerer
 from gonogo_service.ci.github import client_of
@@ -24,6 +24,7 @@ from gonogo_service.kit.background_context import open_background_context
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import IncomingState
+from gonogo_service.kit.outbox.model import OutboxRow
 from gonogo_service.suites import runs
 from hook_service import copied, emptied
 from patience import WAIT_S
@@ -84,9 +85,9 @@ def answering_for(api: Api, server: GitHubServer, **who: Any) -> Iterator[Delive
     )
     client = client_of(core.settings)
     assert client is not None
-    answering = Handler(AnswerRow, Answerer(core, client).handle)
     by_topic = {"run.finished": lambda session, about: answers.run_ended(session, about["run"])}
-    yield Deliver(core, [events(core, by_topic), answering], [client])
+    handlers = {OutboxRow: events(core, by_topic), AnswerRow: Answerer(core, client).handle}
+    yield Deliver(core, handlers, [client])
     client.close()
     core.close()
 

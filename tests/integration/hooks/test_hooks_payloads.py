@@ -91,9 +91,9 @@ def test_every_example_is_taken_and_worked_off(
                 incoming.store(
                     session, HookSource.github, str(number), name, json.dumps(payload).encode()
                 )
-            while due := IncomingDeliveryRow.due_by_receiver(session):
-                for incoming_id in due["incoming"]:
-                    states[process(session, incoming_id, api.settings)] += 1
+            while due := session.scalars(IncomingDeliveryRow.due()).all():
+                for row in due:
+                    states[process(session, row.id, api.settings)] += 1
                 session.flush()
         assert sum(states.values()) == len(examples[HERE])
         assert set(states) == {IncomingState.started, IncomingState.ignored}

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from api import SECRET
 from gonogo.settings import Settings
 from gonogo_service.background import deliver
-from gonogo_service.background.deliver import Deliver, Handler
+from gonogo_service.background.deliver import Deliver
 from gonogo_service.kit.background_context import open_background_context
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.states import DeliveryState, WebhookKind, WebhookState
@@ -43,7 +43,7 @@ def sender(migrated_sqlite_url: str) -> Iterator[Sender]:
 
 @pytest.fixture
 def loop(sender: Sender) -> Deliver:
-    return Deliver(sender.context, [Handler(DeliveryRow, sender.send)])
+    return Deliver(sender.context, {DeliveryRow: sender.send})
 
 
 def subscribe(sender: Sender, url: str, sent: int = 1) -> WebhookRow:
@@ -64,6 +64,10 @@ def subscribe(sender: Sender, url: str, sent: int = 1) -> WebhookRow:
         return webhook
 
     return sender.context.session(begin)
+
+
+def waiting(sender: Sender) -> list[DeliveryRow]:
+    return sender.context.reading(lambda session: list(session.scalars(DeliveryRow.due())))
 
 
 def test_no_more_receivers_are_served_at_once_than_there_may_be_threads(
@@ -100,7 +104,7 @@ def test_a_receiver_that_was_disabled_or_deleted_meanwhile_gets_nothing(
     sender: Sender, receiver: Receiver
 ) -> None:
     disabled, deleted = subscribe(sender, receiver.url), subscribe(sender, receiver.url)
-    due = sender.context.reading(DeliveryRow.due_by_receiver)
+    due = {row.webhook: row.id for row in waiting(sender)}
     state = {"state": WebhookState.disabled.value}
     sender.context.session(lambda session: store.change(session, disabled.id, state))
 
@@ -109,7 +113,7 @@ def test_a_receiver_that_was_disabled_or_deleted_meanwhile_gets_nothing(
 
     sender.context.session(delete)
     for webhook in (disabled, deleted):
-        assert not sender.send(*due[webhook.id])
+        assert not sender.send(due[webhook.id])
     assert receiver.got == []
 
 
@@ -132,8 +136,8 @@ def test_the_text_of_an_error_is_cut(sender: Sender) -> None:
         raise OSError("x" * 2 * sending.MAX_ERROR_CHARS)
 
     sender.resolver = resolve
-    ((delivery_id,),) = sender.context.reading(DeliveryRow.due_by_receiver).values()
-    assert not sender.send(delivery_id)
+    (delivery,) = waiting(sender)
+    assert not sender.send(delivery.id)
     with sender.context.engine.connect() as connection:
         (error,) = connection.scalars(select(DeliveryTryRow.error))
     assert error == f"OSError: {'x' * (sending.MAX_ERROR_CHARS - 9)}"

@@ -19,11 +19,12 @@ from sqlalchemy.orm import Session
 from standardwebhooks import Webhook
 
 from api import JOB, SECRET, Api, in_process
-from gonogo_service.background.deliver import Deliver, Handler, events
+from gonogo_service.background.deliver import Deliver, events
 from gonogo_service.devices import store as devices
 from gonogo_service.flags import store as flags
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.outbox.model import OutboxRow
 from gonogo_service.kit.principals import Keys
 from gonogo_service.webhooks import addresses, messages, sending, store
 from gonogo_service.webhooks.model import DeliveryRow
@@ -63,7 +64,7 @@ def sender(core: BackgroundContext) -> Deliver:
 
 
 def sender_of(core: BackgroundContext) -> Deliver:
-    return Deliver(core, [Handler(DeliveryRow, Sender(core, Box(Keys(SECRET))).send)])
+    return Deliver(core, {DeliveryRow: Sender(core, Box(Keys(SECRET))).send})
 
 
 def fan_out(core: BackgroundContext) -> None:
@@ -72,7 +73,7 @@ def fan_out(core: BackgroundContext) -> None:
     def tell(session: Session, reference: Mapping[str, Any]) -> None:
         sending.fan_out(session, "job.finished", reference, core.settings.url)
 
-    Deliver(core, [events(core, {"job.finished": tell})]).run_once()
+    Deliver(core, {OutboxRow: events(core, {"job.finished": tell})}).run_once()
     wait_for_senders()
 
 

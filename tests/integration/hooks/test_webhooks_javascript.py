@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 import node_programs
 from api import SECRET, in_process
-from gonogo_service.background.deliver import Deliver, Handler
+from gonogo_service.background.deliver import Deliver
 from gonogo_service.kit.background_context import open_background_context
 from gonogo_service.kit.principals import Keys
 from gonogo_service.webhooks.model import DeliveryRow
@@ -51,7 +51,7 @@ def test_javascript_verifies_our_messages_with_either_secret_and_refuses_what_wa
             threading.Event(),
         )
         sender = Sender(core, Box(Keys(SECRET)))
-        Deliver(core, [Handler(DeliveryRow, sender.send)]).run_once()
+        Deliver(core, {DeliveryRow: sender.send}).run_once()
         wait_for_senders()
         core.close()
     receiver.close()

@@ -49,8 +49,7 @@ class Messages(ABC):
     def add(self, current: Session) -> str: ...
 
     def due(self, current: Session, now: datetime) -> list[str]:
-        by_receiver = self.row.due_by_receiver(current, now=now)
-        return [key for keys in by_receiver.values() for key in keys]
+        return [row.id for row in current.scalars(self.row.due(now=now))]
 
     @abstractmethod
     def done(self, current: Session, key: str) -> None: ...
@@ -231,7 +230,7 @@ def core(database_url: str) -> Any:
 
 def deliver(core: BackgroundContext, handle: Any) -> None:
     """Deliver the outbox once."""
-    loop = Deliver(core, [events(core, {"job.finished": handle})])
+    loop = Deliver(core, {OutboxRow: events(core, {"job.finished": handle})})
     loop.run_once()
     loop.join(WAIT_S)
 
@@ -273,7 +272,7 @@ def test_a_process_that_dies_while_it_handles_a_message_leaves_it_due(
     with session(core.engine) as current:
         outbox.add(current, "job.finished", "job.finished:1", {})
     with pytest.raises(KeyboardInterrupt):
-        events(core, {"job.finished": dies}).handle(only_message(core))
+        events(core, {"job.finished": dies})(only_message(core))
     with reading(core.engine) as current:
         assert [message.topic for message in outbox.due(current)] == ["job.finished"]
 
@@ -323,10 +322,9 @@ def test_two_copies_at_once_handle_each_message_once(core: BackgroundContext) ->
 
         def handle_with_the_other(key: str) -> bool:
             both_read.wait(10)  # both copies have read the message as due
-            return handler.handle(key)
+            return handler(key)
 
-        both = replace(handler, handle=handle_with_the_other)
-        loop = Deliver(replace(core, holder=new_id()), [both])
+        loop = Deliver(replace(core, holder=new_id()), {OutboxRow: handle_with_the_other})
         loop.run_once()
         loop.join(WAIT_S)
 

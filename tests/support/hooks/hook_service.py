@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from api import Api, in_process
-from gonogo_service.background.deliver import Deliver, Handler
+from gonogo_service.background.deliver import Deliver
 from gonogo_service.ci.model import IncomingDeliveryRow
 from gonogo_service.ci.processor import Paths, Processor
 from gonogo_service.kit.background_context import open_background_context
@@ -54,8 +54,8 @@ def work(api: Api, paths: Paths | None = None) -> int:
     """Handle the due deliveries; return how many of them started something."""
     keys = {"broker_url": "redis://127.0.0.1:1/0"}
     core = open_background_context(api.settings.model_copy(update=keys), threading.Event())
-    handler = Handler(IncomingDeliveryRow, Processor(core, paths).handle)
-    deliver, before = Deliver(core, [handler]), _started(api)
+    handle, before = Processor(core, paths).handle, _started(api)
+    deliver = Deliver(core, {IncomingDeliveryRow: handle})
     deliver.run_once()
     deliver.join(WAIT_S)
     core.close()

@@ -6,11 +6,11 @@ answers to GitHub. Each is a subclass with its own columns and its own back-off.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, NamedTuple, Self
 
-from sqlalchemy import ColumnElement, Index, Select, UniqueConstraint, literal, select, text
+from sqlalchemy import Index, Select, UniqueConstraint, select, text
 from sqlalchemy.orm import Mapped, Session, declared_attr, mapped_column
 from tenacity import (
     RetryCallState,
@@ -119,31 +119,6 @@ class DueWorkRow(Base):
         """Return the query of what is due now, the longest due first."""
         due = cls.due_at <= (now or utcnow())
         return select(cls).where(due).order_by(cls.due_at, cls.id).limit(limit)
-
-    @classmethod
-    def due_by_receiver(
-        cls,
-        session: Session,
-        busy: Collection[str] = (),
-        *where: ColumnElement[bool],
-        now: datetime | None = None,
-        limit: int = 200,
-    ) -> dict[str, list[str]]:
-        """Return receiver -> ids of what is due now, the longest due first.
-
-        The `busy` receivers are left out: their work may outnumber all other.
-        """
-        receiver = cls.receiver()
-        query = cls.due(now=now, limit=limit).where(receiver.not_in(busy), *where)
-        ids: dict[str, list[str]] = {}
-        for key, name in session.execute(query.with_only_columns(cls.id, receiver)):
-            ids.setdefault(str(name), []).append(key)
-        return ids
-
-    @classmethod
-    def receiver(cls) -> ColumnElement[Any]:
-        """Return the column with the receiver; by default all work of a kind has one."""
-        return literal(cls.KIND)
 
     @classmethod
     def locked(cls, session: Session, key: str, *, ended: bool = False) -> Self | None:
