@@ -12,41 +12,44 @@ import threading
 import uuid
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from gonogo import settings as all_settings
+import gonogo.settings
 from gonogo.cli.kit import show
 from gonogo.cli.kit.groups import group
 from gonogo.errors import FieldError, InfrastructureError
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gonogo_workers.devices.chips import Chip
+
 app = group("Look at this host's chips; use one without a worker in the way.")
+
+
+def _chips(settings: gonogo.settings.Settings) -> Sequence[Chip]:
+    from gonogo_workers.devices import chips
+    from gonogo_workers.executors import builds_file, registry
+
+    known, file = registry.known(settings.executors), builds_file.read(settings.builds)
+    return chips.look(settings.tt_smi, builds_file.interpreters(known, file))
 
 
 @app.command("list")
 def list_(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None:
     """List the chips of this host, as the kernel driver lists them, else tt-umd and tt-smi."""
-    from gonogo_workers.devices import chips
-    from gonogo_workers.executors import builds_file, registry
-
-    settings = all_settings.load()
-    host_chips = chips.look(
-        settings.tt_smi,
-        builds_file.interpreters(
-            registry.known(settings.executors), builds_file.read(settings.builds)
-        ),
-    )
+    chips = _chips(gonogo.settings.load())
     if as_json:
-        show.print_json({"chips": [{**asdict(chip), "name": chip.name} for chip in host_chips]})
+        show.print_json({"chips": [{**asdict(chip), "name": chip.name} for chip in chips]})
         return
-    for chip in host_chips:
-        show.console().print(
-            " ".join(filter(None, (str(chip.index), chip.name, chip.board, chip.serial, chip.pci))),
-            markup=False,
-            highlight=False,
-        )
-    if not host_chips:
-        show.console().print("no chips: neither the driver nor tt-smi nor tt-umd lists one")
+    out = show.console()
+    for chip in chips:
+        facts = (str(chip.index), chip.name, chip.board, chip.serial, chip.pci)
+        out.print(" ".join(filter(None, facts)), markup=False, highlight=False)
+    if not chips:
+        out.print("no chips: neither the driver nor tt-smi nor tt-umd lists one")
 
 
 @app.command(context_settings={"ignore_unknown_options": True})
@@ -64,45 +67,33 @@ def lock(
     ),
 ) -> None:
     """Run a program while no worker uses the device (exit code: the program's)."""
-    from gonogo_workers.devices import chips, locks
-    from gonogo_workers.executors import builds_file, registry
+    from gonogo_workers.devices import locks
     from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE
 
-    settings = all_settings.load()
+    settings = gonogo.settings.load()
     folder = Path(settings.lock_dir or Path(settings.var_dir) / "locks").absolute()
-    host_chips = chips.look(
-        settings.tt_smi,
-        builds_file.interpreters(
-            registry.known(settings.executors), builds_file.read(settings.builds)
-        ),
-    )
-    names = [chip.name for chip in host_chips if chip.called(device)] or (
-        [device] if ":" in device else []
-    )
+    chips = _chips(settings)
+    names = [chip.name for chip in chips if chip.called(device)]
+    names += [device] if ":" in device else []
     if not names:
-        there = (
-            ", ".join(chip.name for chip in host_chips)
-            or "no chip here; a virtual device is named in full, such as emulator:0"
-        )
+        virtual = "no chip here; a virtual device is named in full, such as emulator:0"
+        there = ", ".join(chip.name for chip in chips) or virtual
         raise FieldError("device", device, "is no device of this host", limit=there)
     lock = locks.acquire(folder, names[0], lambda: wait, threading.Event())
     mark = uuid.uuid4().hex
     try:
         # The program gets a share of the lock: the chip stays taken as long as one of us lives, and
-        # the next worker ends what is left of it
+        # the next worker ends what is left of it. It is in our process group: it may read the
+        # terminal.
         environment = {**os.environ, HOST_RUN_VARIABLE: mark}
         try:
-            process = subprocess.Popen(
-                command, pass_fds=(lock.fd,), env=environment
-            )  # in our process group: it may read the terminal
+            process = subprocess.Popen(command, pass_fds=(lock.fd,), env=environment)
         except OSError as problem:
-            raise InfrastructureError(
-                f"{command[0]} can't be started: {problem.strerror}"
-            ) from problem
+            text = f"{command[0]} can't be started: {problem.strerror}"
+            raise InfrastructureError(text) from problem
         lock.record(process.pid, mark)
-        signal.signal(
-            signal.SIGINT, signal.SIG_IGN
-        )  # Ctrl-C reaches the program as well, which decides what it means
+        # Ctrl-C reaches the program as well, which decides what it means
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda number, _frame: process.send_signal(number))
         status = process.wait()
     finally:

@@ -20,6 +20,7 @@ HEADS = {
     SERVER: "# Settings of the server: docker-compose.yml passes all of them to its processes.",
     WORKER: "# Settings of device workers on any host: no secret of the database or of logins.",
 }
+ACCOUNTS = {SERVER: broker_accounts.SERVICE, WORKER: broker_accounts.WORKER}
 
 
 def secrets(
@@ -32,21 +33,17 @@ def secrets(
     """
     if not folder.is_dir():
         raise JobError(f"{folder} is not a folder")
-    needed = {
-        SERVER: {
-            "POSTGRES_PASSWORD": random.token_hex(24),
-            "GONOGO_SECRET_KEY": _key(),
-            "GONOGO_BROKER_URL": _broker_url(broker_accounts.SERVICE),
-        },
-        WORKER: {"GONOGO_BROKER_URL": _broker_url(broker_accounts.WORKER)},
-    }
-    for name, values in needed.items():
-        added = add(folder / name, values, HEADS[name])
+    passwords = {}
+    for name, account in ACCOUNTS.items():
+        url = f"redis://{account}:{random.token_hex(24)}@redis:6379/0"
+        needed = {"GONOGO_BROKER_URL": url}
+        if name == SERVER:
+            key = base64.b64encode(random.token_bytes(48)).decode()
+            needed = {"POSTGRES_PASSWORD": random.token_hex(24), "GONOGO_SECRET_KEY": key, **needed}
+        added = _add(folder / name, needed)
         typer.echo(f"{folder / name}: " + (f"added {', '.join(added)}" if added else "complete"))
-    passwords = {
-        account: urlsplit(existing(folder / name)["GONOGO_BROKER_URL"]).password or ""
-        for account, name in ((broker_accounts.SERVICE, SERVER), (broker_accounts.WORKER, WORKER))
-    }
+        known = urlsplit(existing(folder / name)["GONOGO_BROKER_URL"])
+        passwords[account] = known.password or ""
     accounts = folder / broker_accounts.FILE
     # the server of Redis runs as another user; the file holds hashes of random passwords only
     accounts.write_text(broker_accounts.acl(passwords))
@@ -56,29 +53,18 @@ def secrets(
 
 def existing(path: Path) -> dict[str, str]:
     """Return the variables of a file of NAME=value lines; none where it doesn't exist."""
-    if not path.exists():
-        return {}
-    lines = (line.partition("=") for line in path.read_text().splitlines())
-    return {name.strip(): value.strip() for name, _, value in lines if not name.startswith("#")}
+    lines = path.read_text().splitlines() if path.exists() else []
+    pairs = (line.partition("=") for line in lines if not line.startswith("#"))
+    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def add(path: Path, values: Mapping[str, str], head: str) -> list[str]:
+def _add(path: Path, values: Mapping[str, str]) -> list[str]:
     """Add the variables that the file lacks; return their names. Only the owner may read it."""
-    known = existing(path)
+    known, is_new = existing(path), not path.exists()
     missing = [name for name in values if not known.get(name)]
-    is_new = not path.exists()
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     with os.fdopen(descriptor, "a") as file:
         os.fchmod(file.fileno(), 0o600)
-        if is_new:
-            file.write(f"{head}\n")
-        file.writelines(f"{name}={values[name]}\n" for name in missing)
+        head = [HEADS[path.name]] if is_new else []
+        file.writelines(f"{line}\n" for line in (*head, *(f"{n}={values[n]}" for n in missing)))
     return missing
-
-
-def _broker_url(account: str) -> str:
-    return f"redis://{account}:{random.token_hex(24)}@redis:6379/0"
-
-
-def _key() -> str:
-    return base64.b64encode(random.token_bytes(48)).decode()
