@@ -18,8 +18,9 @@ from gonogo_service.devices import goldens, heartbeats
 from gonogo_service.devices import store as devices
 from gonogo_service.jobs import attempts, chunks, closing, dispatching, work
 from gonogo_service.jobs import store as jobs
-from gonogo_service.jobs.model import ChunkRow, JobRow, PooledOutput, SuspectSeeds
+from gonogo_service.jobs.model import ChunkRow, JobRow
 from gonogo_service.jobs.new_job import NewJob
+from gonogo_service.jobs.values import PooledOutput, SuspectSeeds
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import ChunkState, JobState

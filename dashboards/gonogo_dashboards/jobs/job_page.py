@@ -40,7 +40,8 @@ from gonogo_dashboards.kit.list_rows import JobLine, job_line
 from gonogo_service.builds import entry_names
 from gonogo_service.devices.store import TIMEOUT_S
 from gonogo_service.jobs import artifacts, job_attempts, queue_estimate, queues, store
-from gonogo_service.jobs.model import ArtifactRow, AttemptRow, JobRow, SeedDecision, SuspectSeeds
+from gonogo_service.jobs.model import ArtifactRow, AttemptRow, JobRow
+from gonogo_service.jobs.values import SeedDecision, SuspectSeeds
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
 

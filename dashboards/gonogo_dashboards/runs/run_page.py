@@ -18,7 +18,7 @@ from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import Count, counts, details_of, tolerance_of
 from gonogo_dashboards.kit.list_view import ListView, list_view
-from gonogo_service.jobs.model import JobCommit
+from gonogo_service.jobs.values import JobCommit
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.schedules import store as schedules_store

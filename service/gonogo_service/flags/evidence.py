@@ -19,7 +19,8 @@ from gonogo_service.flags import suspects
 from gonogo_service.flags.evidence_kinds import Evidence
 from gonogo_service.flags.evidence_kinds import stored as stored_evidence
 from gonogo_service.flags.model import FlagRow
-from gonogo_service.jobs.model import JobRow, SuspectsOfJob
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.jobs.values import SuspectsOfJob
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import JobKind
 from gonogo_service.results import seeds as stored

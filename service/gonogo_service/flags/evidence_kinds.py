@@ -16,7 +16,7 @@ from gonogo.flakiness.rates import Rate
 from gonogo.flakiness.samples import Configuration
 from gonogo.gauge.summary import AdvisedTolerance, MeasuredRate
 from gonogo_service.flags.model import FlagState
-from gonogo_service.jobs.model import PooledOutput, SuspectsOfJob
+from gonogo_service.jobs.values import PooledOutput, SuspectsOfJob
 from gonogo_service.kit.database.records import Documented
 
 

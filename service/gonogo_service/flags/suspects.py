@@ -16,7 +16,8 @@ from gonogo.flakiness.sequential import more_for_suspects
 from gonogo.flakiness.suspects import MAX_SEEDS, SETTLED, pooled_outputs, seeds_to_decide
 from gonogo.spec.selections import KERNEL
 from gonogo.spec.verdicts import Explanation, Verdict, worst_explanation
-from gonogo_service.jobs.model import JobRow, PooledOutput, SuspectSeeds
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.jobs.values import PooledOutput, SuspectSeeds
 from gonogo_service.results import seeds as stored
 from gonogo_service.results.model import WHOLE, ResultRow
 from gonogo_service.results.seeds import SEED, Outputs

@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo_service.jobs.model import EventRow, JobRow, SeedDecision, SuspectSeeds
+from gonogo_service.jobs.model import EventRow, JobRow
+from gonogo_service.jobs.values import SeedDecision, SuspectSeeds
 from gonogo_service.kit.database.ids import is_id
 
 Data = TypeVar("Data")

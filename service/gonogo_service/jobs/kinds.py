@@ -25,7 +25,8 @@ from gonogo_service.flags.model import FlagRow
 from gonogo_service.gauges import gauge_ends, gauge_rows
 from gonogo_service.jobs import events, sequential, work
 from gonogo_service.jobs.events import Progress, SeedVerdict, StateChange
-from gonogo_service.jobs.model import ChunkRangeRow, ChunkRow, JobRow, SuspectSeeds
+from gonogo_service.jobs.model import ChunkRangeRow, ChunkRow, JobRow
+from gonogo_service.jobs.values import SuspectSeeds
 from gonogo_service.kit.database.states import JobKind, JobState
 from gonogo_service.kit.outbox import outbox
 from gonogo_service.results import store as results

@@ -17,7 +17,8 @@ from gonogo.flakiness.rates import Outcome, outcome_of
 from gonogo.flakiness.sequential import Decision, Stopping
 from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_service.jobs import work
-from gonogo_service.jobs.model import JobRow, SeedDecision, SeedProgress
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.jobs.values import SeedDecision, SeedProgress
 from gonogo_service.results import seeds as stored
 from gonogo_service.results.model import ResultRow
 from gonogo_service.results.seeds import SEED, StoredSeed

@@ -12,14 +12,9 @@ from sqlalchemy.orm import Session, contains_eager, defer, undefer
 
 from gonogo_service.jobs import chunks, closing, events, sequential, work
 from gonogo_service.jobs.events import StateChange
-from gonogo_service.jobs.model import (
-    ChunkRangeRow,
-    JobCommit,
-    JobLabelRow,
-    JobRow,
-    SeedProgress,
-)
+from gonogo_service.jobs.model import ChunkRangeRow, JobLabelRow, JobRow
 from gonogo_service.jobs.new_job import NewJob
+from gonogo_service.jobs.values import JobCommit, SeedProgress
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import floor, is_id, new_id
 from gonogo_service.kit.database.paging import Page, newest_first

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from gonogo import urls
 from gonogo.spec.suites import count_tests
 from gonogo.spec.verdicts import Verdict
-from gonogo_service.jobs.model import JobCommit
+from gonogo_service.jobs.values import JobCommit
 from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.database.columns import IdType, Stored, WordOf
 from gonogo_service.kit.database.states import RunState

@@ -20,8 +20,8 @@ from gonogo.spec.suites import Template, attempt, expand
 from gonogo.spec.validation import MAX_ERRORS
 from gonogo_service.jobs import submission
 from gonogo_service.jobs.bodies import JobIn
-from gonogo_service.jobs.model import JobCommit
 from gonogo_service.jobs.new_job import NewJob
+from gonogo_service.jobs.values import JobCommit
 from gonogo_service.kit import audit
 from gonogo_service.schedules.model import ScheduleRow
 from gonogo_service.suites import runs

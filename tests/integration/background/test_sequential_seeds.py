@@ -30,7 +30,8 @@ from gonogo_service.jobs import (
 )
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.dispatching import Sendable
-from gonogo_service.jobs.model import JobRow, SeedDecision, SeedProgress
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.jobs.values import SeedDecision, SeedProgress
 from gonogo_service.jobs.work import Work
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import reading, session

@@ -29,8 +29,9 @@ from gonogo_service.jobs import (
 )
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.closing import lock
-from gonogo_service.jobs.model import AttemptRow, ChunkRangeRow, ChunkRow, JobRow, JobTarget
+from gonogo_service.jobs.model import AttemptRow, ChunkRangeRow, ChunkRow, JobRow
 from gonogo_service.jobs.store import JobFilter
+from gonogo_service.jobs.values import JobTarget
 from gonogo_service.jobs.work import Work
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import ReadTimeout, is_postgres, reading, session

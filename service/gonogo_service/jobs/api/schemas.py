@@ -11,7 +11,8 @@ from gonogo import urls
 from gonogo.judging.flip_summary import FlipsSummary
 from gonogo.spec.arithmetic_words import OutputArithmetic
 from gonogo.urls import API
-from gonogo_service.jobs.model import ImportedFile, JobRow, JobTarget
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.jobs.values import ImportedFile, JobTarget
 from gonogo_service.kit import rows
 from gonogo_service.kit.database.states import ChunkCounts, JobState
 
