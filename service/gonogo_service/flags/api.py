@@ -68,8 +68,7 @@ class FlagOutcome:
     outcome: Literal["changed", "same", "refused", "missing"]
     state: FlagState | None
     version: int | None
-    before: Mapping[str, Any] | None
-    """Its state, owner, reason and expires_at before, as needed to undo it"""
+    before: store.FlagBefore | None
     problem: WrongField | None
 
 

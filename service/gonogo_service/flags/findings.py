@@ -209,11 +209,16 @@ def _flaky(case: _Case, kind: FlagKind) -> FlagRow | None:
     job_red, job_green = _by_outcome(case.runs)
     if not job_red and not (job_green and len(job_green) == len(green)):
         return None
-    names = ("infrastructure", "cause", "causes", "contexts", "devices")
     # the grade has more runs where not every seed was read
     failures = max(attribution.failures, grade.failures, key=lambda share: share.runs)
-    shown_figures = {name: getattr(attribution, name) for name in names}
-    figures = Figures(failures=failures, **shown_figures)
+    figures = Figures(
+        failures=failures,
+        infrastructure=attribution.infrastructure,
+        cause=attribution.cause,
+        causes=attribution.causes,
+        contexts=attribution.contexts,
+        devices=attribution.devices,
+    )
     repeats = REPEATS if Cause.nondeterministic in attribution.causes else 1
     examples = [*red[-EXAMPLES // 2 :], *green[-EXAMPLES // 2 :]]
     shown = red or case.runs
@@ -231,10 +236,11 @@ def _factor(case: _Case, kind: FlagKind) -> FlagRow | None:
     shown = [run for run in assessment.runs if run.seed in seeds and run.digest is not None]
     shown = shown or list(case.runs)
     of_devices = kind is FlagKind.device_dependent
-    by = {"contexts": assessment.attribution.contexts}
-    if of_devices:
-        by["devices"] = assessment.attribution.devices
-    figures = Figures(**vars(factor), **by)
+    figures = Figures(
+        **vars(factor),
+        contexts=assessment.attribution.contexts,
+        devices=assessment.attribution.devices if of_devices else None,
+    )
     if kind is FlagKind.context_dependent:  # the check line must show it in a context
         shown.sort(key=lambda run: run.job.context == ISOLATED)
     repeats = 1 if of_devices else REPEATS

@@ -26,6 +26,7 @@ from gonogo_service.kit.database.dialect import insert_once
 from gonogo_service.kit.database.encoding import timestamp, utcnow
 from gonogo_service.kit.database.ids import is_id, new_id
 from gonogo_service.kit.database.paging import BadCursor, Page, newest_first
+from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import JobState
 from gonogo_service.kit.outbox import outbox
 from gonogo_service.people import store as tokens
@@ -259,6 +260,16 @@ def change(
 
 
 @dataclass(frozen=True)
+class FlagBefore:
+    """The fields of a flag before a change, as needed to undo it."""
+
+    state: FlagState
+    owner: str | None
+    reason: str | None
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True)
 class Outcome:
     """The outcome of changing one of several flags."""
 
@@ -266,8 +277,7 @@ class Outcome:
     outcome: Literal["changed", "same", "refused", "missing"]
     flag: FlagRow | None = None
     """The flag now; None if it doesn't exist."""
-    before: Mapping[str, Any] | None = None
-    """Its state, owner, reason and end before."""
+    before: FlagBefore | None = None
     problem: FieldError | None = None
 
 
@@ -299,7 +309,7 @@ def change_many(
         if flag is None:
             outcomes.append(Outcome(flag_id, "missing"))
             continue
-        before = {name: getattr(flag, name) for name in ("state", "owner", "reason", "expires_at")}
+        before = from_object(FlagBefore, flag)
         try:
             _check_version(session, flag, (versions or {}).get(flag_id))
             changed = _apply(session, flag, fields, actor=actor, now=now)
