@@ -11,7 +11,7 @@ from markupsafe import Markup
 from gonogo.spec.verdicts import WORST_FIRST, Verdict
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.build_cells import HOLLOW
-from gonogo_dashboards.matrix.matrix_page import MatrixCell
+from gonogo_dashboards.matrix.matrix_rows import MatrixCell
 
 _NOT_RUN = '<td class="cell"><span class="no"><span class="visually-hidden">Not run</span></span>\n'
 

@@ -5,80 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import lru_cache
 
 from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.spec.executors import EMULATOR
 from gonogo.spec.verdicts import WORST_FIRST
-from gonogo_dashboards.kit import axis_events, words
+from gonogo_dashboards.kit import axis_events
 from gonogo_dashboards.kit.axis_events import AxisEvent
-from gonogo_dashboards.kit.build_cells import HOLLOW, LOST, RED, verdict_of
-from gonogo_dashboards.kit.labels import Listed, labels
-from gonogo_dashboards.kit.list_rows import Count, counts, details_of, shape_of, tolerance_of
-from gonogo_service.builds import entry_names
+from gonogo_dashboards.kit.build_cells import HOLLOW
+from gonogo_dashboards.matrix.matrix_rows import (
+    MatrixBuild,
+    MatrixRow,
+    heads_of,
+    rows_of,
+    summary,
+)
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.paging import Page
+from gonogo_service.kit.database.records import from_object
 from gonogo_service.tests import axis_changes, matrices, test_list
-from gonogo_service.tests.matrices import GRADES, BuildRecord, CellPlace, Place
+from gonogo_service.tests.matrices import GRADES, BuildRecord, Place
 from gonogo_service.tests.test_list import TestHead
 
 FILTERS = ("branch", "arch", "board", "kernel", "verdict", "label", "suite", "grade", "until")
 _OF_ROWS = ("kernel", "verdict", "label", "suite", "grade")
 BUILDS, MAX_BUILDS = 20, 60
 """Default and maximum number of columns."""
-
-
-@dataclass(frozen=True)
-class MatrixBuild:
-    """A column: a build, and its hollow and red rows.
-
-    `compare_url` leads to the comparison with the build before it.
-    """
-
-    name: str
-    url: str
-    sequence: int
-    hollow: int
-    red: int
-    compare_url: str | None
-
-
-@dataclass(frozen=True)
-class MatrixCell:
-    """A test on a build: the worst verdict of its seeds.
-
-    `lost` counts hangs, crashes and errors separately. `hollow`: some seed is a hollow pass.
-    """
-
-    verdict: str
-    hollow: bool
-    lost: int
-    seeds: int
-    counts: tuple[Count, ...]
-    words: str
-    seeds_words: str
-    """The seeds by verdict: "4 hollow pass, 1 fail"."""
-    url: str
-
-
-@dataclass(frozen=True)
-class MatrixRow:
-    """A test on one kind of board; a cell per column, None where it did not run."""
-
-    test: str
-    url: str
-    label: str
-    """Kernel and shape, after what tells it from another row with the same ones."""
-    kernel: str
-    shape: str
-    tolerance: str
-    details: str
-    """The suite's name for it, and its fields that differ from the default."""
-    arch: str
-    board: str
-    cells: tuple[MatrixCell | None, ...]
 
 
 @dataclass(frozen=True)
@@ -128,11 +81,10 @@ class MatrixView:
     def items(self) -> Iterator[MatrixLine]:
         """Yield the cells in which a test ran, row by row."""
         for row in self.rows:
-            about = row.test, row.label, row.kernel, row.shape, row.tolerance, row.arch, row.board
             for build, cell in zip(self.builds, row.cells, strict=True):
                 if cell:
-                    result = cell.verdict, cell.hollow, cell.lost, cell.seeds, cell.seeds_words
-                    yield MatrixLine(*about, build.name, *result, cell.url)
+                    place = {"build": build.name, "words": cell.seeds_words}
+                    yield from_object(MatrixLine, cell, row, **place)
 
     @property
     def changed(self) -> Mapping[int, str]:
@@ -170,12 +122,12 @@ def glance(session: Session, tests: int, columns: int) -> Glance:
     branch = _branch(known)
     shown = [build for build in reversed(known) if build.branch == branch][:columns]
     place = Place([build.name for build in shown], branch)
-    rows = _rows(session, test_list.worst(session, branch, tests), place)
-    heads = _heads(shown, rows, [None] * columns)
+    rows = rows_of(session, test_list.worst(session, branch, tests), place)
+    heads = heads_of(shown, rows, [None] * columns)
     names = place.builds
     changed = urls.compare(names[1], names[0]) if len(names) > 1 else ""
     address = urls.matrix({"branch": branch})
-    return Glance(branch, heads, rows, _summary(heads, rows, branch), address, changed)
+    return Glance(branch, heads, rows, summary(heads, rows, branch), address, changed)
 
 
 def read(
@@ -208,8 +160,8 @@ def read(
         and only["grade"] in (None, *GRADES)
     ):
         page = matrices.rows(session, place, **only, limit=limit, cursor=cursor or None)
-    rows = _rows(session, page.items, place)
-    heads = _heads(ordered[first:last], rows, [*names[first + 1 : last + 1], None])
+    rows = rows_of(session, page.items, place)
+    heads = heads_of(ordered[first:last], rows, [*names[first + 1 : last + 1], None])
     suites, suite = matrices.suites(session), given.get("suite")
     older = names[last:]
     return MatrixView(
@@ -221,7 +173,7 @@ def read(
         rows=rows,
         columns=columns,
         filters=given,
-        summary=_summary(heads, rows, branch),
+        summary=summary(heads, rows, branch),
         older=len(older),
         older_url=urls.matrix({**address, "until": older[0]}) if older else None,
         newest_url=urls.matrix({**address, "until": None}) if first else None,
@@ -246,78 +198,3 @@ def _events(
 def _branch(known: Sequence[BuildRecord]) -> str:
     """Return the branch of the newest job; the emulator's builds, which are no series, are last."""
     return max(known, key=lambda build: (build.branch != EMULATOR, build.newest_job)).branch
-
-
-def _rows(session: Session, tests: Sequence[TestHead], place: Place) -> tuple[MatrixRow, ...]:
-    """Return a row for each test and each kind of board that it ran on."""
-    keys = [test.key for test in tests]
-    by_cell = matrices.cells(session, keys, place) if keys else {}
-    entries = entry_names.latest(session, set(keys))
-    kinds: dict[str, set[tuple[str, str]]] = {}
-    for cell in by_cell:
-        kinds.setdefault(cell.test_key, set()).add((cell.arch, cell.board))
-    ran = [(test, *kind) for test in tests for kind in sorted(kinds.get(test.key, ()))]
-    listed = [
-        Listed(test.canonical, entries.get(test.key), place={"arch": arch, "board": board})
-        for test, arch, board in ran
-    ]
-    # of a thousand addresses only this part differs within a row
-    ends = [(name, urls.further("build", name)) for name in place.builds]
-    rows = []
-    for (test, arch, board), label in zip(ran, labels(listed), strict=True):
-        key, form = test.key, test.canonical
-        url = urls.history(key, {"branch": place.branch, "arch": arch, "board": board})
-        about = shape_of(form), tolerance_of(form), details_of(form, entries.get(key))
-        cells = tuple(
-            _cell(found, name, url + end)
-            if (found := by_cell.get(CellPlace(key, arch, board, name)))
-            else None
-            for name, end in ends
-        )
-        rows.append(MatrixRow(key, url, label, test.kernel, *about, arch, board, cells))
-    return tuple(rows)
-
-
-def _cell(seeds: Mapping[str, int], build: str, url: str) -> MatrixCell:
-    alike = _alike(tuple(seeds.items()))
-    text = f"{words.mark(alike.verdict).label} on {build}: {alike.seeds_words}"
-    return replace(alike, words=text, url=url)
-
-
-@lru_cache(maxsize=4096)
-def _alike(items: tuple[tuple[str, int], ...]) -> MatrixCell:
-    """Return the cell of seeds by verdict, without its build; most cells of a page are alike."""
-    seeds = dict(items)
-    verdict, total = verdict_of(seeds), sum(seeds.values())
-    shown = counts(seeds, max(1, total))
-    text = ", ".join(f"{count.count:,} {count.label}" for count in shown)
-    lost = sum(seeds.get(one, 0) for one in LOST)
-    return MatrixCell(verdict, bool(seeds.get(HOLLOW)), lost, total, shown, "", text, "")
-
-
-def _heads(
-    builds: Sequence[BuildRecord], rows: Sequence[MatrixRow], before: Sequence[str | None]
-) -> tuple[MatrixBuild, ...]:
-    """Return the columns; before: the build that each is compared with."""
-    heads = []
-    for place, build in enumerate(builds):
-        cells = [cell for row in rows if (cell := row.cells[place])]
-        hollow, red = sum(one.hollow for one in cells), sum(one.verdict in RED for one in cells)
-        base, url = before[place], urls.jobs({"build": build.name})
-        compared = None if base is None else urls.compare(base, build.name)
-        heads.append(MatrixBuild(build.name, url, build.sequence, hollow, red, compared))
-    return tuple(heads)
-
-
-def _summary(builds: Sequence[MatrixBuild], rows: Sequence[MatrixRow], branch: str | None) -> str:
-    """Return the matrix in words: the results of the newest build that ran."""
-    if not rows:
-        return ""
-    tests, columns = words.count(len(rows), "test"), words.count(len(builds), "build")
-    text = f"{tests} on {columns} of {words.brief(branch or '')}."
-    for place, newest in enumerate(builds):
-        if ran := sum(row.cells[place] is not None for row in rows):
-            hollow = words.count(newest.hollow, "hollow pass", "hollow passes")
-            text += f" On {words.brief(newest.name)}, the newest that ran: {hollow} and"
-            return f"{text} {newest.red:,} red of {words.count(ran, 'test')}."
-    return text

@@ -11,14 +11,8 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo_dashboards.kit.navigation import Entry
 from gonogo_dashboards.kit.site import Site
-from gonogo_dashboards.tests import (
-    error_curve,
-    strip_charts,
-    tail,
-    test_list,
-    test_page,
-    waivers,
-)
+from gonogo_dashboards.tests import curve_charts, strip_charts, tail, test_list, test_page, waivers
+from gonogo_dashboards.tests.list_lines import TestLine
 
 NAVIGATION = (
     Entry("tests", "Tests", urls.TESTS, "Results", 2, ("test",)),
@@ -26,7 +20,7 @@ NAVIGATION = (
 )
 TEMPLATE_NAMES = {
     "waivers": waivers,
-    "error_curve": error_curve,
+    "curve_charts": curve_charts,
     "strip_charts": strip_charts,
     "tail_charts": tail,
 }
@@ -41,7 +35,7 @@ def add(site: Site) -> None:
     site.add_list(
         urls.TESTS,
         "tests/tests.html",
-        test_list.TestLine,
+        TestLine,
         test_list.listed,
         "Which tests need work?",
     )

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -25,19 +25,26 @@ from gonogo import urls
 from gonogo.gauge.comparators import beyond
 from gonogo.spec import verdicts
 from gonogo.spec.selections import is_selection
-from gonogo.spec.tolerances import Tolerance, for_output
-from gonogo.spec.verdicts import Explanation, Verdict
+from gonogo.spec.tolerances import for_output
 from gonogo_dashboards.charts.plots import ROUNDING_RATIO, TOLERANCE_RATIO
-from gonogo_dashboards.charts.spreads import finite
-from gonogo_dashboards.kit import comparators_view, words
+from gonogo_dashboards.kit import comparators_view
 from gonogo_dashboards.kit.axis_events import AxisEvent
-from gonogo_dashboards.kit.list_rows import Count, counts
-from gonogo_dashboards.tests.test_lines import named
+from gonogo_dashboards.kit.list_rows import counts
+from gonogo_dashboards.tests.strip_view import (
+    Strip,
+    StripBand,
+    StripColumn,
+    StripMark,
+    StripWorst,
+    placed_of,
+    summary,
+)
+from gonogo_service.kit.database.records import from_object
 from gonogo_service.results import tallies
 from gonogo_service.results import worst as reads
 from gonogo_service.results.model import WHOLE, JobBlockRow
 from gonogo_service.results.tallies import Tally
-from gonogo_service.results.worst import METRICS, Mark, Spread, spread_of
+from gonogo_service.results.worst import METRICS, Mark, spread_of
 from gonogo_service.tests.build_series import by_place
 from gonogo_service.tests.variants import JobFacts
 
@@ -47,10 +54,6 @@ MAX_MARKS = 1_500
 """Maximum seeds with a mark each: more would be a smear, and a page of more than 150 kB."""
 WORST_MARKS = 480
 """Number of marks, besides the spread of all, where there are more than MAX_MARKS seeds."""
-HALF = 0.43
-"""Half the width of a column; the next one begins at .5."""
-_MIN_SHARE = 0.3
-"""Smallest part of a column's width for the smaller group of seeds, explained or unexplained."""
 _MAX_SAMPLED = 3
 """Seeds of each form and build whose statistics give the lines: their median is used."""
 MAX_NAMED = 12
@@ -61,117 +64,6 @@ CANDIDATES = 100
 Numbers = Mapping[tuple[str, int, int], Mapping[str, Any]]
 """(Job, seed, repeat) -> its statistics of the output."""
 _RANK = {str(verdict): verdict.rank for verdict in verdicts.WORST_FIRST}
-
-
-@dataclass(frozen=True)
-class StripMark:
-    """One seed: its place (0, 1, ... are the columns' centers), and its value on the axis.
-
-    None: it has no value, because it hung or gave NaN.
-    """
-
-    x: float
-    job: str
-    seed: int
-    repeat: int
-    verdict: str
-    explanation: str | None
-    value: float | None
-    decided: str | None
-    """The comparators that decided; None where allclose is the only one."""
-
-    @property
-    def key(self) -> tuple[str, int, int]:
-        """Return its job, seed and repeat."""
-        return self.job, self.seed, self.repeat
-
-    @property
-    def is_beyond(self) -> bool:
-        """Return whether rounding doesn't explain the error, so that it stands on the right.
-
-        A seed without numbers counts as explained.
-        """
-        return self.explanation in (Explanation.suspect, Explanation.unexplained)
-
-
-@dataclass(frozen=True)
-class StripBand:
-    """The seeds of one form on a build: their place, and the largest allowed error of that form.
-
-    None: not known.
-    """
-
-    column: int
-    left: float
-    right: float
-    beyond: bool
-    """True where rounding doesn't explain them."""
-    shown: int
-    rounding: float | None = None
-    """The largest error that rounding may make: the median of up to _MAX_SAMPLED seeds."""
-    declared: float | None = None
-    advised: float | None = None
-
-
-@dataclass(frozen=True)
-class StripColumn(Spread):
-    """A build, and the spread of the errors of all its seeds, shown or not."""
-
-    build: str
-    url: str
-    seeds: int
-    shown: int
-    counts: tuple[Count, ...]
-
-
-@dataclass(frozen=True)
-class StripWorst:
-    """One of the worst seeds."""
-
-    build: str
-    seed: int
-    repeat: int
-    verdict: str
-    value: float | None
-    rounding_ratio: float | None
-    decided: str | None
-    url: str
-
-
-@dataclass(frozen=True)
-class Strip:
-    """The chart of an output; `metric` is the unit of `value`.
-
-    `whole`: every seed is a mark; else only the worst of each verdict are.
-    """
-
-    output: str
-    metric: str
-    noun: str
-    total: int
-    whole: bool
-    older: int
-    """Builds before the first column, which are not shown."""
-    columns: tuple[StripColumn, ...]
-    marks: tuple[StripMark, ...]
-    bands: tuple[StripBand, ...]
-    worst: tuple[StripWorst, ...]
-    summary: str
-    events: tuple[AxisEvent, ...] = ()
-
-    @property
-    def verdicts(self) -> set[str]:
-        """Return the verdicts of the marks, which the key explains."""
-        return {mark.verdict for mark in self.marks}
-
-    @property
-    def decides(self) -> bool:
-        """Return whether the marks say which comparators decided."""
-        return any(mark.decided is not None for mark in self.marks)
-
-    def bands_of(self, column: int) -> list[StripBand]:
-        """Return a column's bands."""
-        return [band for band in self.bands if band.column == column]
 
 
 def outputs(session: Session, jobs: Sequence[JobFacts]) -> list[str]:
@@ -223,7 +115,7 @@ def read(
     seeds: list[list[Mark]] = [[] for _ in columns]
     for seed in found:
         seeds[place[seed.job]].append(seed)
-    placed = [_placed(number, some, comparing) for number, some in enumerate(seeds)]
+    placed = [placed_of(number, some, comparing) for number, some in enumerate(seeds)]
     marks = [mark for of_column, _ in placed for mark in of_column]
     samples = [(band, _sampled(band, of_column)) for of_column, bands in placed for band in bands]
     candidates = sorted(marks, key=_largest)[:CANDIDATES]
@@ -232,7 +124,10 @@ def read(
         chosen.setdefault(mark.job, []).append((mark.seed, mark.repeat))
     numbers = reads.statistics(session, chosen, output)
     advised_here = for_output(advised, output) if advised else None
-    allowed = [{} if limits is None else limits.to_json() for limits in (declared, advised_here)]
+    limits = {
+        name: {} if tolerance is None else tolerance.to_json()
+        for name, tolerance in (("declared", declared), ("advised", advised_here))
+    }
     of_any_build = urls.history(jobs[0].test_key, here)
     heads = tuple(
         _column(session, group, some, metric, output, sums, len(columns), of_any_build)
@@ -249,17 +144,15 @@ def read(
         older=len(every) - len(columns),
         columns=heads,
         marks=tuple(marks),
-        bands=tuple(_lined(band, some, numbers, metric, *allowed) for band, some in samples),
+        bands=tuple(_lined(band, some, numbers, metric, limits) for band, some in samples),
         worst=tuple(
-            StripWorst(
-                heads[round(mark.x)].build,
-                mark.seed,
-                mark.repeat,
-                mark.verdict,
-                mark.value,
-                numbers.get(mark.key, {}).get(ROUNDING_RATIO),
-                mark.decided,
-                urls.job(mark.job, output=output, seed=(mark.seed, mark.repeat)),
+            from_object(
+                StripWorst,
+                placed_of,
+                mark,
+                build=heads[round(mark.x)].build,
+                rounding_ratio=numbers.get(mark.key, {}).get(ROUNDING_RATIO),
+                url=urls.job(mark.job, output=output, seed=(mark.seed, mark.repeat)),
             )
             for mark in candidates[:MAX_NAMED]
         ),
@@ -277,37 +170,6 @@ def _columns(jobs: Iterable[JobFacts]) -> list[list[JobFacts]]:
     return [builds[place] for place in sorted(builds)]
 
 
-def _placed(
-    column: int, seeds: Sequence[Mark], comparing: Tolerance | None = None
-) -> tuple[list[StripMark], list[StripBand]]:
-    """Return the marks and bands of a column: ordered by form, then by job and seed.
-
-    comparing: the tolerance, where comparators besides allclose are part of it.
-    """
-    forms: dict[bool, list[StripMark]] = {}
-    for seed in sorted(seeds, key=lambda seed: (seed.job, seed.seed, seed.repeat)):
-        decided = comparators_view.decided(comparing, seed.statistics) if comparing else None
-        value = finite(seed.value)
-        about = seed.job, seed.seed, seed.repeat, seed.verdict, seed.explanation
-        mark = StripMark(0.0, *about, value, decided)
-        forms.setdefault(mark.is_beyond, []).append(mark)
-    wrong = len(forms.get(True, ())) / max(1, len(seeds))
-    share = min(max(wrong, _MIN_SHARE), 1 - _MIN_SHARE) if len(forms) > 1 else wrong
-    left = column - HALF
-    marks: list[StripMark] = []
-    bands: list[StripBand] = []
-    for form, group in sorted(forms.items()):
-        right = left + 2 * HALF * (share if form else 1 - share)
-        step = (right - left) / len(group)
-        marks += [
-            replace(mark, x=round(left + step * (place + 0.5), 4))
-            for place, mark in enumerate(group)
-        ]
-        bands.append(StripBand(column, round(left, 4), round(right, 4), form, len(group)))
-        left = right
-    return marks, bands
-
-
 def _sampled(band: StripBand, marks: Sequence[StripMark]) -> list[StripMark]:
     """Return up to _MAX_SAMPLED seeds of a band with numbers, spread evenly over it."""
     numbered = [mark for mark in marks if band.left <= mark.x <= band.right and mark.value]
@@ -320,30 +182,22 @@ def _lined(
     samples: Sequence[StripMark],
     numbers: Numbers,
     metric: str,
-    declared: Mapping[str, float],
-    advised: Mapping[str, float],
+    limits: Mapping[str, Mapping[str, float]],
 ) -> StripBand:
     """Return the band with its lines: the median over the statistics of a few of its seeds."""
-    lines: dict[str, list[float]] = {"rounding": [], "declared": [], "advised": []}
+    lines: dict[str, list[float]] = {}
     for mark in samples:
         statistics = numbers.get(mark.key)
         if statistics is None or not mark.value:
             continue
-        factors = {
-            "rounding": statistics.get(ROUNDING_RATIO),
-            "declared": beyond(declared, statistics),
-            "advised": beyond(advised, statistics),
-        }
-        for name, factor in factors.items():
+        factors = {name: beyond(limit, statistics) for name, limit in limits.items()}
+        for name, factor in (factors | {"rounding": statistics.get(ROUNDING_RATIO)}).items():
             if factor and math.isfinite(factor):
-                lines[name].append(mark.value / factor)
-    medians = {name: float(f"{median(values):.4g}") for name, values in lines.items() if values}
-    return replace(
-        band,
-        rounding=medians.get("rounding"),
-        declared=1.0 if metric == TOLERANCE_RATIO else medians.get("declared"),
-        advised=medians.get("advised"),
-    )
+                lines.setdefault(name, []).append(mark.value / factor)
+    medians: dict[str, Any] = {
+        name: float(f"{median(values):.4g}") for name, values in lines.items()
+    }
+    return replace(band, **medians | ({"declared": 1.0} if metric == TOLERANCE_RATIO else {}))
 
 
 def _column(
@@ -390,47 +244,3 @@ def _severity(mark: StripMark, numbers: Mapping[str, Any] | None) -> tuple[int, 
     """Return the place of a seed among the worst, as on its job's page."""
     output = {"": {"verdict": mark.verdict, **numbers}} if numbers else {}
     return verdicts.severity(mark.verdict, output)
-
-
-def summary(strip: Strip) -> str:
-    """Return the chart in words, for readers who don't see it."""
-    edges = [edge for column in strip.columns for edge in (column.low, column.high)]
-    values = [edge for edge in edges if edge is not None]
-    ratio = strip.metric == TOLERANCE_RATIO
-    of = (
-        "the declared tolerance (1 = where green turns red)" if ratio else "the largest by rounding"
-    )
-    shown = len(strip.columns)
-    builds = words.count(shown, "build")
-    builds += f", the newest of {shown + strip.older}" if strip.older else ""
-    text = f"{strip.output}: {words.count(strip.total, strip.noun)} on {builds}."
-    if values:
-        low, high = words.number(min(values)), words.number(max(values))
-        between = f"is {high}" if low == high else f"lies between {low} and {high}"
-        text += f" The error {between} times {of}."
-    hollow = {
-        strip.columns[band.column].build: band.rounding
-        for band in strip.bands
-        if band.beyond and _green(strip.columns[band.column])
-    }
-    if hollow:
-        builds_named = named(list(hollow), "build")
-        limits = [limit for limit in hollow.values() if limit is not None]
-        text += f" Hollow passes, green and not explained by rounding: {builds_named}"
-        if limits:
-            most = words.number(max(limits))
-            text += f", where errors of this form are rounding up to {most}"
-        text += "."
-    else:
-        text += " No green seed is unexplained."
-    if not strip.whole:
-        text += (
-            " The bars show the range of the seeds, darker from the 10th to the 90th percentile of"
-            f" the newest. The {len(strip.marks):,} marks are the worst {strip.noun}s of each"
-            " verdict, shared out between the builds."
-        )
-    return text
-
-
-def _green(column: StripColumn) -> bool:
-    return any(count.verdict == Verdict.pass_by_tolerance for count in column.counts)

@@ -1,4 +1,4 @@
-"""Chart options of the strip plot (dashboards/gonogo_dashboards/tests/strip.py).
+"""Chart options of the strip plot (dashboards/gonogo_dashboards/tests/strip_view.py).
 
 Pure, plain JSON, as in dashboards/gonogo_dashboards/charts/charts.py.
 """
@@ -25,7 +25,7 @@ from gonogo_dashboards.charts.charts import (
 from gonogo_dashboards.charts.log_axis import LogAxis
 from gonogo_dashboards.charts.plots import TOLERANCE_RATIO
 from gonogo_dashboards.kit import words
-from gonogo_dashboards.tests.strip import HALF, Strip, StripMark
+from gonogo_dashboards.tests.strip_view import HALF, Strip, StripMark
 
 _ROOM = 1.5
 """Room above the tolerance for its label."""

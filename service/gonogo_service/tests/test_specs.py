@@ -46,7 +46,7 @@ class BuildResults:
     counts: dict[str, int]
     """The same seeds by verdict"""
     outputs: dict[str, dict[str, float | None]]
-    """For each output its METRICS over the seeds of finished jobs"""
+    """For each output its METRICS over the same seeds"""
     last_job: str | None
     """The finished one that was submitted last"""
     last_at: datetime | None

@@ -15,7 +15,7 @@ from gonogo.flakiness.masking import Change as KernelChange
 from gonogo.flakiness.rates import rate
 from gonogo.spec.tolerances import Tolerance
 from gonogo_dashboards.kit import comparators_view, evidence_view, words
-from gonogo_dashboards.tests import advice, error_curve
+from gonogo_dashboards.tests import advice, curve_charts, error_curve
 from gonogo_service.tests.build_series import MAX_BUILDS
 from gonogo_service.tests.trends import Spread, Trend, TrendPoint
 
@@ -51,7 +51,7 @@ def test_a_curve_has_a_mark_and_a_whisker_for_each_build_with_numbers() -> None:
         curve.summary == "dx: the mean rms error of 3 builds lies between 0.001 and 0.005."
         " 5 times larger from b2 on."
     )
-    options = error_curve.trend(curve)
+    options = curve_charts.trend(curve)
     json.dumps(options)
     whiskers, fine, failed, changed = options["series"]
     assert (fine["name"], failed["name"]) == ("Pass", "Fail")
@@ -75,7 +75,7 @@ def test_a_curve_shows_hollow_builds_as_hollow_and_nan_on_a_rail_above_all_numbe
     curve = error_curve.read(replace(plain, points=points, metric=metric), "dx", declared)
     assert curve is not None
     assert curve.summary.endswith("Hollow passes: 1 build (b1). NaN or Inf: 1 build (b2).")
-    options = error_curve.trend(curve)
+    options = curve_charts.trend(curve)
     named = {series["name"]: series for series in options["series"]}
     assert [row[2] for row in named["Pass"]["data"]] == ["b0"]
     assert [row[2] for row in named["Hollow pass"]["data"]] == ["b1"]
@@ -93,7 +93,7 @@ def test_a_red_build_with_hollow_seeds_is_among_the_hollow_ones_and_has_their_ma
     assert curve is not None
     assert curve.summary.endswith("Hollow passes: 1 build (b1).")
     assert "pass_by_tolerance" in curve.verdicts
-    named = {series["name"]: series for series in error_curve.trend(curve)["series"]}
+    named = {series["name"]: series for series in curve_charts.trend(curve)["series"]}
     assert [row[2] for row in named["Fail"]["data"]] == ["b1"]
     assert [row[0] for row in named["also hollow"]["data"]] == [1]
 
@@ -129,7 +129,7 @@ def test_a_curve_of_zeros_and_of_nothing_is_defined() -> None:
     assert error_curve.read(trend(None, None), "dx") is None
     curve = error_curve.read(trend(0.0, 0.0), "dx")
     assert curve is not None
-    options = error_curve.trend(curve)
+    options = curve_charts.trend(curve)
     assert all(
         row[1] > 0 for row in options["series"][1]["data"]
     )  # a log axis has no place for zero

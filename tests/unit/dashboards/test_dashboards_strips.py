@@ -11,8 +11,8 @@ import pytest
 
 from gonogo.gauge.comparators import beyond
 from gonogo_dashboards.kit import build_cells, words
-from gonogo_dashboards.tests import strip, strip_charts
-from gonogo_dashboards.tests.strip import Strip, StripColumn
+from gonogo_dashboards.tests import strip_charts
+from gonogo_dashboards.tests.strip_view import HALF, Strip, StripColumn, placed_of
 from gonogo_service.results.worst import Mark, shares
 
 
@@ -29,7 +29,7 @@ def seed(number: int, *, wrong: bool = False, value: float | None = 0.03) -> Mar
 
 
 def plot(*groups: list[Mark], metric: str = "tolerance_ratio", whole: bool = True) -> Strip:
-    placed = [strip._placed(number, group) for number, group in enumerate(groups)]
+    placed = [placed_of(number, group) for number, group in enumerate(groups)]
     marks = [mark for of_column, _ in placed for mark in of_column]
     bands = [band for _, of_column in placed for band in of_column]
     lined = [
@@ -76,10 +76,10 @@ def test_seeds_stand_in_their_build_s_column_those_not_explained_on_the_right() 
     ]  # by seed, and the wrong one last
     explained, other = shown.bands[1:]
     assert (explained.left, explained.right, other.right) == pytest.approx(
-        (1 - strip.HALF, other.left, 1 + strip.HALF)
+        (1 - HALF, other.left, 1 + HALF)
     )
     assert other.right - other.left == pytest.approx(
-        0.3 * 2 * strip.HALF, abs=1e-3
+        0.3 * 2 * HALF, abs=1e-3
     )  # wide enough to be seen
 
 

@@ -4,7 +4,7 @@ attribute."""
 from __future__ import annotations
 
 from gonogo_dashboards.matrix import cells
-from gonogo_dashboards.matrix.matrix_page import MatrixCell
+from gonogo_dashboards.matrix.matrix_rows import MatrixCell
 
 EVIL = """"><img src=x onerror=alert('1')>&"""
 

@@ -1,0 +1,145 @@
+"""The rows and columns of the build matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from sqlalchemy.orm import Session
+
+from gonogo import urls
+from gonogo_dashboards.kit import words
+from gonogo_dashboards.kit.build_cells import HOLLOW, LOST, RED, verdict_of
+from gonogo_dashboards.kit.labels import Listed, labels
+from gonogo_dashboards.kit.list_rows import Count, counts, details_of, shape_of, tolerance_of
+from gonogo_service.builds import entry_names
+from gonogo_service.tests import matrices
+from gonogo_service.tests.matrices import BuildRecord, CellPlace, Place
+from gonogo_service.tests.test_list import TestHead
+
+
+@dataclass(frozen=True)
+class MatrixBuild:
+    """A column: a build, and its hollow and red rows.
+
+    `compare_url` leads to the comparison with the build before it.
+    """
+
+    name: str
+    url: str
+    sequence: int
+    hollow: int
+    red: int
+    compare_url: str | None
+
+
+@dataclass(frozen=True)
+class MatrixCell:
+    """A test on a build: the worst verdict of its seeds.
+
+    `lost` counts hangs, crashes and errors separately. `hollow`: some seed is a hollow pass.
+    """
+
+    verdict: str
+    hollow: bool
+    lost: int
+    seeds: int
+    counts: tuple[Count, ...]
+    words: str
+    seeds_words: str
+    """The seeds by verdict: "4 hollow pass, 1 fail"."""
+    url: str
+
+
+@dataclass(frozen=True)
+class MatrixRow:
+    """A test on one kind of board; a cell per column, None where it did not run."""
+
+    test: str
+    url: str
+    label: str
+    """Kernel and shape, after what tells it from another row with the same ones."""
+    kernel: str
+    shape: str
+    tolerance: str
+    details: str
+    """The suite's name for it, and its fields that differ from the default."""
+    arch: str
+    board: str
+    cells: tuple[MatrixCell | None, ...]
+
+
+def rows_of(session: Session, tests: Sequence[TestHead], place: Place) -> tuple[MatrixRow, ...]:
+    """Return a row for each test and each kind of board that it ran on."""
+    keys = [test.key for test in tests]
+    by_cell = matrices.cells(session, keys, place) if keys else {}
+    entries = entry_names.latest(session, set(keys))
+    kinds: dict[str, set[tuple[str, str]]] = {}
+    for cell in by_cell:
+        kinds.setdefault(cell.test_key, set()).add((cell.arch, cell.board))
+    ran = [(test, *kind) for test in tests for kind in sorted(kinds.get(test.key, ()))]
+    listed = [
+        Listed(test.canonical, entries.get(test.key), place={"arch": arch, "board": board})
+        for test, arch, board in ran
+    ]
+    # of a thousand addresses only this part differs within a row
+    ends = [(name, urls.further("build", name)) for name in place.builds]
+    rows = []
+    for (test, arch, board), label in zip(ran, labels(listed), strict=True):
+        key, form = test.key, test.canonical
+        url = urls.history(key, {"branch": place.branch, "arch": arch, "board": board})
+        about = shape_of(form), tolerance_of(form), details_of(form, entries.get(key))
+        cells = tuple(
+            _cell(found, name, url + end)
+            if (found := by_cell.get(CellPlace(key, arch, board, name)))
+            else None
+            for name, end in ends
+        )
+        rows.append(MatrixRow(key, url, label, test.kernel, *about, arch, board, cells))
+    return tuple(rows)
+
+
+def _cell(seeds: Mapping[str, int], build: str, url: str) -> MatrixCell:
+    alike = _alike(tuple(seeds.items()))
+    text = f"{words.mark(alike.verdict).label} on {build}: {alike.seeds_words}"
+    return replace(alike, words=text, url=url)
+
+
+@lru_cache(maxsize=4096)
+def _alike(items: tuple[tuple[str, int], ...]) -> MatrixCell:
+    """Return the cell of seeds by verdict, without its build; most cells of a page are alike."""
+    seeds = dict(items)
+    verdict, total = verdict_of(seeds), sum(seeds.values())
+    shown = counts(seeds, max(1, total))
+    text = ", ".join(f"{count.count:,} {count.label}" for count in shown)
+    lost = sum(seeds.get(one, 0) for one in LOST)
+    return MatrixCell(verdict, bool(seeds.get(HOLLOW)), lost, total, shown, "", text, "")
+
+
+def heads_of(
+    builds: Sequence[BuildRecord], rows: Sequence[MatrixRow], before: Sequence[str | None]
+) -> tuple[MatrixBuild, ...]:
+    """Return the columns; before: the build that each is compared with."""
+    heads = []
+    for place, build in enumerate(builds):
+        cells = [cell for row in rows if (cell := row.cells[place])]
+        hollow, red = sum(one.hollow for one in cells), sum(one.verdict in RED for one in cells)
+        base, url = before[place], urls.jobs({"build": build.name})
+        compared = None if base is None else urls.compare(base, build.name)
+        heads.append(MatrixBuild(build.name, url, build.sequence, hollow, red, compared))
+    return tuple(heads)
+
+
+def summary(builds: Sequence[MatrixBuild], rows: Sequence[MatrixRow], branch: str | None) -> str:
+    """Return the matrix in words: the results of the newest build that ran."""
+    if not rows:
+        return ""
+    tests, columns = words.count(len(rows), "test"), words.count(len(builds), "build")
+    text = f"{tests} on {columns} of {words.brief(branch or '')}."
+    for place, newest in enumerate(builds):
+        if ran := sum(row.cells[place] is not None for row in rows):
+            hollow = words.count(newest.hollow, "hollow pass", "hollow passes")
+            text += f" On {words.brief(newest.name)}, the newest that ran: {hollow} and"
+            return f"{text} {newest.red:,} red of {words.count(ran, 'test')}."
+    return text

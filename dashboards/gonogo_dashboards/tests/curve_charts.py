@@ -1,0 +1,139 @@
+"""Chart options of the error over builds (dashboards/gonogo_dashboards/tests/error_curve.py).
+
+Pure, plain JSON, as in dashboards/gonogo_dashboards/charts/charts.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gonogo.spec.verdicts import Verdict
+from gonogo_dashboards.charts import log_axis
+from gonogo_dashboards.charts.charts import (
+    AXIS,
+    Options,
+    backdrop,
+    line_at,
+    log_axis_of,
+    marked,
+    rail,
+    room_above,
+    short,
+)
+from gonogo_dashboards.charts.log_axis import LogAxis
+from gonogo_dashboards.kit import words
+from gonogo_dashboards.tests.error_curve import Curve, label
+
+_FLOOR = 1e-300
+
+
+def trend(curve: Curve) -> Options:
+    """Return the options of the chart: a mark per build on a log axis, whiskers, and changes.
+
+    The whiskers go from the smallest to the largest seed. A line with a band shows each change.
+    """
+    edges = [edge for point in curve.points for edge in (point.low, point.high) if edge]
+    ends = log_axis.fitted([*edges, *([curve.limit] if curve.limit else [])])
+    odd = any(point.nonfinite for point in curve.points)
+    spread = [
+        [place, *(short(max(ends.low, edge or _FLOOR)) for edge in (point.low, point.high))]
+        for place, point in enumerate(curve.points)
+        if point.mean is not None
+    ]
+    noun = curve.over.removesuffix("s")
+    return {
+        "grid": {"left": 62, "right": 18, "top": room_above(curve.events), "bottom": 58},
+        "tooltip": {"trigger": "item", "formatter": "row"},
+        "xAxis": {
+            **AXIS,
+            "type": "category",
+            "data": [point.name for point in curve.points],
+            "name": f"{noun}s in order",
+            "nameLocation": "middle",
+            "nameGap": 34,
+            "axisLabel": {
+                "color": "$soft",
+                "hideOverlap": True,
+                "width": 120,
+                "overflow": "truncate",
+            },
+        },
+        "yAxis": log_axis_of(label(curve.metric), ends, odd, curve.events),
+        "series": [
+            {
+                "type": "custom",
+                "name": "spread",
+                "renderItem": "whisker",
+                "data": spread,
+                "silent": True,
+                "z": 1,
+            },
+            *(_marks(curve, verdict, noun, ends) for verdict in reversed(curve.verdicts)),
+            *_also_hollow(curve, ends),
+            _changes(curve),
+            *marked(curve.events, len(curve.points), numbered=True),
+            *rail(ends.high, ends.off, odd),
+        ],
+    }
+
+
+def _scatter(verdict: str, name: str, size: int, data: list[list[Any]]) -> Options:
+    return {
+        "type": "scatter",
+        "name": name,
+        "symbol": f"path://{words.mark(verdict).path}",
+        "symbolSize": size,
+        "symbolKeepAspect": True,
+        "itemStyle": {"color": f"${verdict}"},
+        "encode": {"x": 0, "y": 1},
+        "data": data,
+        "z": 3,
+    }
+
+
+def _marks(curve: Curve, verdict: str, noun: str, ends: LogAxis) -> Options:
+    """Return the points with a verdict: their means, and on the rail those with NaN or Inf."""
+    data = []
+    for place, point in enumerate(curve.points):
+        if point.verdict != verdict:
+            continue
+        heights = [] if point.mean is None else [max(ends.low, point.mean or _FLOOR)]
+        heights += [ends.rail] if point.nonfinite else []
+        verdicts = ", ".join(f"{count.count:,} {count.label}" for count in point.counts) or "–"
+        numbers = (short(value) for value in (point.mean, point.low, point.high))
+        failed = f"{point.failures} of {point.runs}"
+        row = [point.name, verdicts, point.seeds, *numbers, failed, point.nonfinite]
+        data += [[place, short(height), *row] for height in heights]
+    statistics = ["seeds with a number", "mean", "minimum", "maximum", "failed", "NaN or Inf"]
+    scatter = _scatter(verdict, words.mark(verdict).label, 11, data)
+    return {**scatter, "dimensions": ["_x", "_y", noun, "verdicts", *statistics]}
+
+
+def _also_hollow(curve: Curve, ends: LogAxis) -> list[Options]:
+    """Return a hollow mark beside each point that has hollow seeds and a worse verdict."""
+    hollow = Verdict.pass_by_tolerance
+    places = [
+        [place, short(ends.rail if point.mean is None else max(ends.low, point.mean or _FLOOR))]
+        for place, point in enumerate(curve.points)
+        if point.hollow and point.shown and point.verdict != hollow
+    ]
+    scatter = _scatter(hollow.value, "also hollow", 9, places)
+    return [{**scatter, "symbolOffset": [0, 11], "silent": True}] if places else []
+
+
+def _changes(curve: Curve) -> Options:
+    """Return an empty series with a line at each change, and a band over the range of its place."""
+    names = [point.name for point in curve.points]
+    # inside, because the numbers of events stand above
+    lines = [line_at({"xAxis": names[change.place]}, "$ink", "change") for change in curve.changes]
+    areas = [
+        [
+            {"xAxis": names[change.low], "itemStyle": {"color": "$band", "opacity": 0.25}},
+            {"xAxis": names[change.high]},
+        ]
+        for change in curve.changes
+        if change.low != change.high
+    ]
+    if curve.limit is not None:
+        lines.append(line_at({"yAxis": curve.limit}, "$tolerance", "declared tolerance"))
+    return backdrop("changes", lines, areas)
