@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import Depends, Header, Query, Request, Response
+from fastapi import Depends, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 from sqlalchemy.orm import Session
@@ -29,17 +28,14 @@ from gonogo_service.bisections.model import (
 from gonogo_service.builds import store as builds
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs import submission
-from gonogo_service.jobs.api.events import MAX_NUMBER, RETRY_MS, last_known
+from gonogo_service.jobs.api.events import After, LastEventId, answers, last_known, sent, while_read
 from gonogo_service.jobs.bodies import MAX_SEED, Commit, JobIn, JobOptions
 from gonogo_service.jobs.events import Event
 from gonogo_service.jobs.new_job import BACKGROUND_PRIORITY
 from gonogo_service.kit import audit, rows
-from gonogo_service.kit.answers import (
-    require,
-)
-from gonogo_service.kit.database.encoding import encode, utcnow
+from gonogo_service.kit.answers import require
+from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
-from gonogo_service.kit.database.records import schema_of
 from gonogo_service.kit.database.states import BisectionState
 from gonogo_service.kit.resource import Checked, Resource, undone
 from gonogo_service.kit.strict import MAX_LABELS, NAME, Label
@@ -270,11 +266,8 @@ def start(
     context: Ctx,
     _who: Reader,
     bisection_id: str,
-    after: Annotated[int, Query(ge=0, le=MAX_NUMBER, description="The last known version")] = 0,
-    last_event_id: Annotated[
-        str | None,
-        Header(description="Sent by browsers when they reconnect; overrides `after`"),
-    ] = None,
+    after: After = 0,
+    last_event_id: LastEventId = None,
 ) -> int:
     """Return the version after which the stream starts.
 
@@ -291,37 +284,28 @@ def start(
 async def follow(
     context: Ctx, who: Reader, bisection_id: str, after: Annotated[int, Depends(start)]
 ) -> AsyncIterator[AsyncIterator[Event[Any]]]:
-    """Yield the bisection's events as they are stored, until the answer is over."""
-    async with (
-        aclosing(context.bisections.follow(bisection_id, after)) as events,
-        aclosing(context.live.while_valid(who, events)) as following,
-    ):
-        yield following
+    """Yield the bisection's events as they are stored."""
+    source = context.bisections.follow(bisection_id, after)
+    async with while_read(context, who, source) as stored:
+        yield stored
 
 
 @router.get(
     "/bisections/{bisection_id}/events",
     response_class=EventSourceResponse,
-    responses={
-        200: {
-            "content": {"text/event-stream": {"schema": schema_of(BisectionProgress)}},
-            "description": "Events; the schema is that of an event's data",
-        },
-        204: {"description": "The bisection is over, and its last event is known"},
-    },
+    responses=answers(BisectionProgress, "The bisection is over, and its last event is known"),
     summary="Stream a bisection's events",
 )
 async def events(
-    following: Annotated[AsyncIterator[Event[Any]], Depends(follow)],
+    stored: Annotated[AsyncIterator[Event[Any]], Depends(follow)],
 ) -> AsyncIterator[ServerSentEvent]:
     """Stream `progress` events, and at the end a `state` event.
 
     Each has {"state", "runs", "tracks", "conclusion", "words"}. An event's ID is the bisection's
     version. Slow clients get only the newest event. The stream ends when the bisection is over.
     """
-    yield ServerSentEvent(retry=RETRY_MS)  # also sends the headers at once
-    async for event in following:
-        yield ServerSentEvent(id=str(event.number), event=event.type, raw_data=encode(event.data))
+    async for event in sent(stored):
+        yield event
 
 
 def _require(session: Session, bisection_id: str) -> BisectionRow:
