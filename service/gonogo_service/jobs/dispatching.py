@@ -10,15 +10,14 @@ from typing import Any
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session, aliased
 
-from gonogo.spec.executors import EMULATOR
 from gonogo_service.builds.model import BuildRow
-from gonogo_service.gauges import gauge_work
 from gonogo_service.jobs import closing, work
 from gonogo_service.jobs.chunks import Place
 from gonogo_service.jobs.hang_limits import expected_seed_s
+from gonogo_service.jobs.kinds import kind_of
 from gonogo_service.jobs.model import AttemptRow, ChunkRow, JobRow
 from gonogo_service.kit.database.ids import new_id
-from gonogo_service.kit.database.states import AttemptState, ChunkState, JobKind, JobState
+from gonogo_service.kit.database.states import AttemptState, ChunkState, JobState
 from gonogo_service.results import store as results
 from gonogo_service.tests.model import TestSpecRow
 
@@ -128,7 +127,7 @@ def _sendable(
     other: BuildRow | None,
 ) -> Sendable:
     """Return an attempt with the build's name, never how to run it."""
-    message = {
+    message: dict[str, Any] = {
         "attempt": attempt.id,
         "chunk": chunk.id,
         "job": job.id,
@@ -145,13 +144,7 @@ def _sendable(
     }
     guess_s = chunk.estimate_s / len(chunk.work)
     seed_s = expected_seed_s(session, job.workload_key, job.executor, guess_s)
-    if job.kind is JobKind.gauge:  # its `work` lists (seed, number of the part)
-        fields = gauge_work.message_fields(session, job.id, canonical, attempt.work)
-        executor = fields.pop("executor")
-        # a gauge runs other builds, too, and of those only the emulator's are alike
-        seed_s = seed_s if executor == EMULATOR else None
-        message |= {"artifacts": {"first": False, "worst": 0}, **fields}
-        message["target"]["executor"] = executor
+    seed_s = kind_of(job).complete(session, job, message, seed_s)
     return Sendable(attempt.id, job.id, attempt.queue, message, seed_s)
 
 

@@ -10,19 +10,20 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from gonogo.reports import red_hollow
+from gonogo.spec.executors import EMULATOR
 from gonogo.spec.selections import KERNEL, sample
 from gonogo.spec.verdicts import Verdict
 from gonogo.spec.verdicts import worst as worst_verdict
 from gonogo_service.flags import evidence, suspects
 from gonogo_service.flags import store as flags
 from gonogo_service.flags.model import FlagRow
-from gonogo_service.gauges import gauge_ends, gauge_rows
+from gonogo_service.gauges import gauge_ends, gauge_rows, gauge_work
 from gonogo_service.jobs import events, sequential, work
 from gonogo_service.jobs.events import Progress, SeedVerdict, StateChange
 from gonogo_service.jobs.model import ChunkRangeRow, ChunkRow, JobRow
@@ -38,9 +39,16 @@ from gonogo_service.tests.variants import variants_of
 class Kernel:
     """A kernel's seeds on one build."""
 
+    noun: ClassVar[str] = "job"
     topic: ClassVar[str] = "job.finished"
     on_devices: ClassVar[bool] = True
     """Whether its seeds count as the work of devices."""
+
+    def complete(
+        self, session: Session, job: JobRow, message: dict[str, Any], seed_s: float | None
+    ) -> float | None:
+        """Complete the message to a worker; return the seconds that a seed is expected to take."""
+        return seed_s
 
     def record(
         self, session: Session, job: JobRow, attempt_id: str, batch: Batch, *, now: datetime
@@ -166,8 +174,19 @@ class Import(Selection):
 class Gauge(Kernel):
     """Right and known-wrong kernels on a test, with a report in place of a verdict."""
 
+    noun = "gauge"
     topic = "gauge.finished"
     on_devices = False
+
+    def complete(
+        self, session: Session, job: JobRow, message: dict[str, Any], seed_s: float | None
+    ) -> float | None:
+        """Name the parts in the place of a build: the work lists (seed, number of the part)."""
+        fields = gauge_work.message_fields(session, job.id, message["test"], message["work"])
+        executor = message["target"]["executor"] = fields.pop("executor")
+        message |= {"artifacts": {"first": False, "worst": 0}, **fields}
+        # a gauge runs other builds, too, and of those only the emulator's are alike
+        return seed_s if executor == EMULATOR else None
 
     def record(
         self, session: Session, job: JobRow, attempt_id: str, batch: Batch, *, now: datetime

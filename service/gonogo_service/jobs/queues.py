@@ -10,12 +10,12 @@ from sqlalchemy.orm import Session
 
 from gonogo_service.jobs import closing, events, queue_estimate
 from gonogo_service.jobs.events import StateChange
+from gonogo_service.jobs.kinds import kind_of
 from gonogo_service.jobs.model import AttemptRow, ChunkRow, JobRow
 from gonogo_service.jobs.queue_estimate import OPEN
 from gonogo_service.kit.database.states import (
     AttemptState,
     ChunkState,
-    JobKind,
     JobState,
 )
 
@@ -94,8 +94,7 @@ def behind(session: Session, job: JobRow) -> str | None:
     rows = session.execute(query.limit(NAMED + 1)).all()
     parts = []
     for other, chunks, started, since in rows[:NAMED]:
-        noun = "gauge" if other.kind is JobKind.gauge else "job"
-        what = f"{noun} {other.id} ({other.kernel} on {other.build})"
+        what = f"{kind_of(other).noun} {other.id} ({other.kernel} on {other.build})"
         at_work = f", {started} of them running since {since:%H:%M:%S} UTC" if started else ""
         parts.append(f"{chunks} chunk{'s' * (chunks != 1)} of {what}{at_work}")
     if not parts:
