@@ -14,7 +14,6 @@ from sqlalchemy.orm import Session
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.sequential import more_for_suspects
 from gonogo.flakiness.suspects import MAX_SEEDS, SETTLED, pooled_outputs, seeds_to_decide
-from gonogo.spec.selections import KERNEL
 from gonogo.spec.verdicts import Explanation, Verdict, worst_explanation
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.jobs.values import PooledOutput, SuspectSeeds
@@ -46,12 +45,8 @@ def consider(session: Session, job: JobRow) -> list[int]:
 
     Suspect seeds add some, unless the seeds together are unexplained already. Only jobs with a
     range or a maximum number of seeds get any, not those with a list of seeds. A job with an
-    unexplained seed, or one without numbers, gets none, because its verdict can't change. Nothing
-    is concluded for selections, whose tests have their own criteria, and for comparisons of two
-    builds, which raise no flags.
+    unexplained seed, or one without numbers, gets none, because its verdict can't change.
     """
-    if job.reference is not None or job.kernel == KERNEL:
-        return []
     suspect = _seeds(session, job, Explanation.suspect)
     unexplained = _seeds(session, job, Explanation.unexplained)
     pooled = {} if unexplained else _pooled(session, job)
