@@ -29,7 +29,7 @@ from gonogo_service.kit.principals import Keys
 from gonogo_service.tests.assessments import ASSESS
 from gonogo_service.webhooks import messages, sending
 from gonogo_service.webhooks.model import DeliveryRow
-from gonogo_service.webhooks.signing import Box
+from gonogo_service.webhooks.secrets import Box
 
 MAX_DUE = 500
 """Work that is read at once."""

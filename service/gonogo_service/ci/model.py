@@ -46,7 +46,14 @@ class IncomingDeliveryRow(DueWorkRow):
     received_at: Mapped[datetime] = synonym("created_at")
 
 
-Index("ix_due_work_repository", IncomingDeliveryRow.repository, IncomingDeliveryRow.id)
+_IS_KNOWN = IncomingDeliveryRow.repository.is_not(None)
+Index(
+    "ix_due_work_repository",
+    IncomingDeliveryRow.repository,
+    IncomingDeliveryRow.id,
+    sqlite_where=_IS_KNOWN,
+    postgresql_where=_IS_KNOWN,
+)
 
 
 class CommitCheckRow(Base):

@@ -20,7 +20,7 @@ from gonogo_service.people.context import Admin, Context, Ctx
 from gonogo_service.webhooks import addresses, messages, noun, people, store
 from gonogo_service.webhooks.model import DeliveryRow, DeliveryTryRow, WebhookRow
 from gonogo_service.webhooks.noun import WebhookChange, WebhookIn
-from gonogo_service.webhooks.signing import Box, check_secret, new_secret
+from gonogo_service.webhooks.secrets import Box, check_secret, new_secret
 
 WEBHOOKS = Resource(noun.WEBHOOKS, WebhookRow)
 router = WEBHOOKS.router

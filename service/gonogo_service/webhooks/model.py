@@ -56,7 +56,14 @@ class DeliveryRow(DueWorkRow):
     type: Mapped[str] = synonym("topic")
 
 
-Index("ix_due_work_webhook", DeliveryRow.webhook, DeliveryRow.id)
+_IS_DELIVERY = DeliveryRow.webhook.is_not(None)
+Index(
+    "ix_due_work_webhook",
+    DeliveryRow.webhook,
+    DeliveryRow.id,
+    sqlite_where=_IS_DELIVERY,
+    postgresql_where=_IS_DELIVERY,
+)
 
 
 class DeliveryTryRow(Base):

@@ -25,7 +25,8 @@ from gonogo_service.kit.database.states import DeliveryState, WebhookKind, Webho
 from gonogo_service.webhooks import addresses, messages, people, store
 from gonogo_service.webhooks.addresses import Network, Resolve
 from gonogo_service.webhooks.model import DeliveryRow, DeliveryTryRow, WebhookRow
-from gonogo_service.webhooks.signing import Box, signatures
+from gonogo_service.webhooks.secrets import Box
+from gonogo_service.webhooks.signing import signatures
 
 log = structlog.get_logger("gonogo.webhooks")
 

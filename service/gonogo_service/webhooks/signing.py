@@ -1,4 +1,4 @@
-"""Secrets and signatures of Standard Webhooks, out and in, and those of GitHub.
+"""Signatures of Standard Webhooks, out and in, and those of GitHub.
 
 The library signs. Its own verification allows five minutes only and doesn't say how old a message
 is, so ours compares with what the library signs.
@@ -11,21 +11,14 @@ import binascii
 import hashlib
 import hmac
 import re
-import secrets as random_secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from cryptography.fernet import Fernet, InvalidToken
 from pydantic import SecretStr
 from standardwebhooks import Webhook as Signer
 
-from gonogo_service.kit.principals import Keys
-from gonogo_service.kit.problems import BadField
-
 PREFIX = "whsec_"
-BYTES, MIN_BYTES, MAX_BYTES = 32, 24, 64
-"""Bytes of a new secret, and the limits of Standard Webhooks."""
 TOLERANCE_S = 300.0
 MAX_DIGITS = 11
 """Maximum number of digits of a timestamp: dates up to the year 5138."""
@@ -37,51 +30,6 @@ _V1 = re.compile(r"v1,[A-Za-z0-9+/]{43}=")
 
 class Unverified(ValueError):
     """A message without a valid signature; the text says why."""
-
-
-class Box:
-    """Encrypts secrets under a key derived from GONOGO_SECRET_KEY.
-
-    A copy of the database alone can't sign messages.
-    """
-
-    def __init__(self, keys: Keys) -> None:
-        self._fernet = Fernet(base64.urlsafe_b64encode(keys.key("webhook secret")))
-
-    def close(self, text: str) -> str:
-        """Return the ciphertext of a secret."""
-        return self._fernet.encrypt(text.encode()).decode()
-
-    def open(self, ciphertext: str) -> str:
-        """Return the secret. Raises ValueError when it was stored under another key."""
-        try:
-            return self._fernet.decrypt(ciphertext.encode()).decode()
-        except InvalidToken as problem:
-            raise ValueError(
-                "the secret was stored under another GONOGO_SECRET_KEY: "
-                "rotate it, or give the address again"
-            ) from problem
-
-
-def new_secret() -> str:
-    """Return a new secret's text."""
-    return PREFIX + base64.b64encode(random_secrets.token_bytes(BYTES)).decode()
-
-
-def check_secret(text: str) -> str:
-    """Return a user's secret if it is valid. Raises BadField."""
-    try:
-        size = len(key_of(text))
-    except ValueError:
-        size = -1
-    if not MIN_BYTES <= size <= MAX_BYTES:
-        raise BadField(
-            "secret",
-            "…",
-            "is not a Standard Webhooks secret",
-            limit=f"whsec_ and base64 of {MIN_BYTES} to {MAX_BYTES} bytes",
-        )
-    return text
 
 
 def key_of(secret: str) -> bytes:

@@ -21,8 +21,8 @@ from gonogo_service.kit.database.states import DeliveryState, WebhookKind, Webho
 from gonogo_service.kit.principals import Keys
 from gonogo_service.webhooks import addresses, messages, sending, store
 from gonogo_service.webhooks.model import DeliveryRow, DeliveryTryRow, WebhookRow
+from gonogo_service.webhooks.secrets import Box, new_secret
 from gonogo_service.webhooks.sending import Sender
-from gonogo_service.webhooks.signing import Box, new_secret
 from webhook_receiver import Receiver, Reply, wait_for_senders
 
 LOCAL = ("127.0.0.0/8",)

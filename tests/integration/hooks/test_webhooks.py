@@ -28,8 +28,8 @@ from gonogo_service.kit.outbox.model import OutboxRow
 from gonogo_service.kit.principals import Keys
 from gonogo_service.webhooks import addresses, messages, sending, store
 from gonogo_service.webhooks.model import DeliveryRow
+from gonogo_service.webhooks.secrets import Box
 from gonogo_service.webhooks.sending import Sender
-from gonogo_service.webhooks.signing import Box
 from running_service import until
 from stored_jobs import device, finished
 from webhook_receiver import MailServer, Receiver, Reply, wait_for_senders

@@ -17,8 +17,8 @@ from gonogo_service.background.deliver import Deliver
 from gonogo_service.kit.background_context import open_background_context
 from gonogo_service.kit.principals import Keys
 from gonogo_service.webhooks.model import DeliveryRow
+from gonogo_service.webhooks.secrets import Box, new_secret
 from gonogo_service.webhooks.sending import Sender
-from gonogo_service.webhooks.signing import Box, new_secret
 from servers import Missing
 from webhook_receiver import Got, Receiver, wait_for_senders
 

@@ -10,7 +10,7 @@ from standardwebhooks import Webhook
 from typer.testing import CliRunner
 
 from gonogo_service.cli.nouns.webhooks import app
-from gonogo_service.webhooks.signing import new_secret
+from gonogo_service.webhooks.secrets import new_secret
 
 BODY = '{"type":"job.finished"}'
 

@@ -15,16 +15,9 @@ from gonogo_service.kit.principals import Keys
 from gonogo_service.kit.problems import BadField
 from gonogo_service.webhooks import addresses
 from gonogo_service.webhooks.model import DeliveryRow
+from gonogo_service.webhooks.secrets import Box, check_secret, new_secret
 from gonogo_service.webhooks.sending import requested_delay
-from gonogo_service.webhooks.signing import (
-    Box,
-    Unverified,
-    check_secret,
-    new_secret,
-    recent,
-    signatures,
-    verify,
-)
+from gonogo_service.webhooks.signing import Unverified, recent, signatures, verify
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 PUBLIC = "93.184.216.34"
