@@ -184,14 +184,13 @@ def test_the_api_process_loads_neither_numba_nor_scipy(tmp_path: Path) -> None:
         "app.openapi()\n"
         "from gonogo_service.jobs.bodies import JobIn\n"
         "from gonogo_service.jobs import submission\n"
-        "from gonogo_service.operate import metrics, schema\n"
+        "from gonogo_service.operate import schema\n"
         "context = app.state.context\n"
         "schema.upgrade(context.engine)\n"
         "test = {'kernel': 'layernorm_bw', 'shape': [32, 32]}\n"
         "body = JobIn(test=test, build='correct', seeds=[1])\n"
         "with context.session() as session:\n"
-        "    checked = submission.check(body, context.settings)\n"
-        "    submission.resolve(session, checked, context.settings, 'x')\n"
+        "    submission.submit(session, body, context.settings, 'x')\n"
         "print(sorted({'numba', 'scipy', 'llvmlite'} & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
