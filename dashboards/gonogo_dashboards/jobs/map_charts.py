@@ -37,16 +37,7 @@ def signed(map_: MapContent) -> Options:
     """
     most = map_.mean or 1.0
     colors = ["$below", "$below-soft", "$level", "$above-soft", "$above"]
-    return _map(
-        map_,
-        "signed_mean",
-        {
-            "min": -most,
-            "max": most,
-            "text": [_number(most), _number(-most)],
-            "inRange": {"color": colors},
-        },
-    )
+    return _map(map_, "signed_mean", (-most, most), (-most, most), colors)
 
 
 def largest(map_: MapContent) -> Options:
@@ -57,16 +48,7 @@ def largest(map_: MapContent) -> Options:
     high = math.log10(map_.largest) if map_.largest else 0.0
     low = min(max(math.log10(map_.smallest) if map_.smallest else high, high - DECADES), high - 1)
     colors = ["$least", "$lesser", "$middle", "$greater", "$most"]
-    return _map(
-        map_,
-        "largest",
-        {
-            "min": low,
-            "max": high,
-            "text": [_number(10**high), _number(10**low)],
-            "inRange": {"color": colors},
-        },
-    )
+    return _map(map_, "largest", (low, high), (10**low, 10**high), colors)
 
 
 def unit(map_: MapContent) -> str:
@@ -82,7 +64,14 @@ def height(map_: MapContent) -> str:
     return "map-high"
 
 
-def _map(map_: MapContent, what: str, scale: Options) -> Options:
+def _map(
+    map_: MapContent,
+    what: str,
+    ends: tuple[float, float],
+    named: tuple[float, float],
+    colors: list[str],
+) -> Options:
+    """Return the options of a map; `named`: what its scale says at its ends."""
     zoom = {
         "type": "inside",
         "filterMode": "none",
@@ -90,63 +79,43 @@ def _map(map_: MapContent, what: str, scale: Options) -> Options:
         "moveOnMouseWheel": False,
         "minValueSpan": 3,
     }
-    shared = {"dimensions": _DIMENSIONS, "encode": {"x": 0, "y": 1}}
-    flat = (
-        {"name": "row"} if height(map_) == "map-flat" else {}
-    )  # a longer name takes the height of the tiles
+    scale = {
+        "type": "continuous",
+        "seriesIndex": 0,
+        "dimension": 2,
+        "min": ends[0],
+        "max": ends[1],
+        "text": [words.number(end).replace("-", "−") for end in reversed(named)],
+        "inRange": {"color": colors},
+        "orient": "horizontal",
+        "left": "center",
+        "bottom": 0,
+        "itemWidth": 12,
+        "itemHeight": 150,
+        "precision": 15,
+        "textStyle": {"color": "$soft", "fontSize": 11},
+        "calculable": False,
+        "hoverLink": False,
+    }
+    shared = {"dimensions": _DIMENSIONS, "encode": {"x": 0, "y": 1}, "data": []}
+    tiles = {"type": "custom", "renderItem": "tile", "name": "tile", "cells": what}
+    marks = {"type": "scatter", "name": "tile with NaN or Inf", "cells": "nonfinite"}
+    style = {"color": "$ink", "borderColor": "$surface", "borderWidth": 1}
+    # a longer name would take the height of the tiles
+    flat = {"name": "row"} if height(map_) == "map-flat" else {}
+    rows = {**_axis(map_.down, map_.group[0], "row of tiles"), **flat}
     return {
         "grid": {"left": 52, "right": 14, "top": 8, "bottom": 84},
         "tooltip": {"trigger": "item", "formatter": "row"},
         "xAxis": {**_axis(map_.across, map_.group[1], "column of tiles"), "nameGap": 24},
-        "yAxis": {
-            **_axis(map_.down, map_.group[0], "row of tiles"),
-            **flat,
-            "inverse": True,
-            "nameGap": 34,
-        },
+        "yAxis": {**rows, "inverse": True, "nameGap": 34},
         "dataZoom": [{**zoom, "xAxisIndex": 0}, {**zoom, "yAxisIndex": 0}],
-        "visualMap": {
-            "type": "continuous",
-            "seriesIndex": 0,
-            "dimension": 2,
-            "orient": "horizontal",
-            "left": "center",
-            "bottom": 0,
-            "itemWidth": 12,
-            "itemHeight": 150,
-            "precision": 15,
-            "textStyle": {"color": "$soft", "fontSize": 11},
-            "calculable": False,
-            "hoverLink": False,
-            **scale,
-        },
+        "visualMap": scale,
         "series": [
-            {
-                **shared,
-                "type": "custom",
-                "renderItem": "tile",
-                "name": "tile",
-                "cells": what,
-                "data": [],
-                "progressive": 0,
-                "clip": True,
-            },
-            {
-                **shared,
-                "type": "scatter",
-                "name": "tile with NaN or Inf",
-                "cells": "nonfinite",
-                "symbol": "diamond",
-                "symbolSize": 7,
-                "itemStyle": {"color": "$ink", "borderColor": "$surface", "borderWidth": 1},
-                "data": [],
-            },
+            {**shared, **tiles, "progressive": 0, "clip": True},
+            {**shared, **marks, "symbol": "diamond", "symbolSize": 7, "itemStyle": style},
         ],
     }
-
-
-def _number(value: float) -> str:
-    return words.number(value).replace("-", "−")
 
 
 def _axis(cells: int, group: int, name: str) -> Options:
@@ -155,7 +124,7 @@ def _axis(cells: int, group: int, name: str) -> Options:
         **AXIS,
         "type": "category",
         "data": [str(1 + place * group) for place in range(cells)],
-        "name": f"{axis_name} (of {cells * group if group > 1 else cells})",
+        "name": f"{axis_name} (of {cells * group})",
         "nameLocation": "middle",
         "axisTick": {"show": False},
         "splitArea": {"show": False},

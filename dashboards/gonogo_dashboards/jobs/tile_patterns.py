@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 Cells = Sequence[Sequence[float | None]]
 
@@ -33,63 +34,30 @@ def words(largest: Cells, signed: Cells, narrow: int | None) -> str:
 
 
 def _columns(shares: Sequence[float], narrow: int | None) -> str:
-    last = shares[-1]
-    if len(shares) > 1 and last >= max(HALF, 2 / len(shares)):
-        mask = (
-            f"; it is only {narrow} wide, so a mask at the end of the row may be missing"
-            if narrow is not None
-            else ""
-        )
-        return f"The last column of tiles holds {last:.0%} of the error{mask}."
-    return _few(shares, "column")
+    if len(shares) == 1 or shares[-1] < max(HALF, 2 / len(shares)):
+        return _few(shares, "column")
+    mask = f"; it is only {narrow} wide, so a mask at the end of the row may be missing"
+    return f"The last column of tiles holds {shares[-1]:.0%} of the error{mask if narrow else ''}."
 
 
 def _few(shares: Sequence[float], noun: str) -> str:
-    """Return a sentence about the few columns or rows with most of the error.
-
-    "" where they are many.
-    """
-    order = sorted(range(len(shares)), key=lambda place: -shares[place])
-    if len(shares) > 2 and shares[order[0]] >= max(HALF, 2 / len(shares)):
-        place, share = order[0] + 1, shares[order[0]]
-        return (
-            f"{noun.capitalize()} {place} of {len(shares)} of tiles holds {share:.0%} of the error."
-        )
-    running_share = 0.0
-    for number, place in enumerate(order, 1):
-        running_share += shares[place]
-        if running_share >= BULK:
-            return (
-                f"{number} of {len(shares)} {noun}s of tiles hold {running_share:.0%} of the error."
-                if number <= FEW * len(shares)
-                else ""
-            )
-    return ""
+    """Return a sentence about the few columns or rows with most of the error; else ""."""
+    order, count = sorted(range(len(shares)), key=lambda place: -shares[place]), len(shares)
+    first = shares[order[0]]
+    if count > 2 and first >= max(HALF, 2 / count):
+        name = f"{noun.capitalize()} {order[0] + 1} of {count}"
+        return f"{name} of tiles holds {first:.0%} of the error."
+    sums = list(accumulate(shares[place] for place in order))
+    needed = next((number for number, held in enumerate(sums, 1) if held >= BULK), count)
+    if needed > FEW * count:
+        return ""
+    return f"{needed} of {count} {noun}s of tiles hold {sums[needed - 1]:.0%} of the error."
 
 
 def _stripes(signed: Cells) -> str:
-    """Return a sentence about stripes of the mean error.
-
-    It compares shares of the variance with those that noise has.
-    """
-    cells = [[value or 0.0 for value in line] for line in signed]
-    down, across = len(cells), len(cells[0])
-    if down < 2 or across < 2:
-        return ""
-    mean = sum(map(sum, cells)) / (down * across)
-    spread = sum((value - mean) ** 2 for line in cells for value in line)
-    if not spread:
-        return ""
-    by_row = sum(across * (sum(line) / across - mean) ** 2 for line in cells) / spread
-    by_column = (
-        sum(
-            down * (sum(line[column] for line in cells) / down - mean) ** 2
-            for column in range(across)
-        )
-        / spread
-    )
-    whole = down * across - 1
-    upright, level = (_beyond(by_column, (across - 1) / whole), _beyond(by_row, (down - 1) / whole))
+    """Return a sentence about stripes of the mean error: more than noise has between lines."""
+    rows = [[value or 0.0 for value in line] for line in signed]
+    level, upright = _between(rows), _between(list(zip(*rows, strict=True)))
     parts = []
     if level >= STRIPES:
         parts.append(
@@ -104,5 +72,15 @@ def _stripes(signed: Cells) -> str:
     return "; ".join(parts) + "." if parts else ""
 
 
-def _beyond(share: float, by_chance: float) -> float:
-    return max(0.0, (share - by_chance) / (1 - by_chance)) if by_chance < 1 else 0.0
+def _between(lines: Sequence[Sequence[float]]) -> float:
+    """Return the share of the variance that is between the lines, beyond that of noise."""
+    down, across = len(lines), len(lines[0])
+    if down < 2 or across < 2:
+        return 0.0
+    mean = sum(map(sum, lines)) / (down * across)
+    spread = sum((value - mean) ** 2 for line in lines for value in line)
+    if not spread:
+        return 0.0
+    share = sum(across * (sum(line) / across - mean) ** 2 for line in lines) / spread
+    by_chance = (down - 1) / (down * across - 1)
+    return max(0.0, (share - by_chance) / (1 - by_chance))
