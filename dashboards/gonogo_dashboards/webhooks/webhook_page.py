@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from sqlalchemy.orm import Session
 
@@ -92,17 +93,12 @@ class SentAgain:
 
 
 @dataclass(frozen=True)
-class WebhookView:
+class WebhookView(ListView):
     """A webhook with a page of its deliveries, newest first."""
 
     webhook: WebhookLine
     sent_again: SentAgain | None
     """None where none was."""
-    items: tuple[DeliveryLine, ...]
-    filters: Mapping[str, str]
-    next: str | None
-    next_url: str | None
-    at: str | None
 
 
 @dataclass(frozen=True)
@@ -157,14 +153,17 @@ def webhook(
     given = {"state": state} if state in set(DeliveryState) else {}
     page = store.list_deliveries(session, webhook_id, **given, limit=limit, cursor=cursor or None)
     tries = store.last_tries(session, [item.id for item in page.items])
+    listed = list_view(
+        page,
+        lambda item: _delivery(item, row, now, tries.get(item.id)),
+        partial(urls.webhook, webhook_id),
+        now,
+        given,
+    )
     return WebhookView(
+        **vars(listed),
         webhook=_webhook(session, row, now),
         sent_again=_sent_again(session, webhook_id, now),
-        items=tuple(_delivery(item, row, now, tries.get(item.id)) for item in page.items),
-        filters=given,
-        next=page.next,
-        next_url=urls.webhook(webhook_id, given, cursor=page.next) if page.next else None,
-        at=timestamp(now),
     )
 
 

@@ -76,8 +76,8 @@ class Answerer:
             self._postpone(commit_check_id, problems)
         else:
             again_at = None
-            if state is AnswerState.pending and check.run is None:
-                again_at = utcnow() + POLL_GAUGES
+            if state is AnswerState.pending:
+                again_at = utcnow() + POLL_GAUGES if check.run is None else None
             elif waits_for_pulls:
                 age = utcnow() - check.created_at
                 again_at = utcnow() + max(FIND_AGAIN, age) if age < FIND_UNTIL else None
