@@ -7,8 +7,8 @@ from typing import Any
 import typer
 
 from gonogo.cli.kit import cells, show
+from gonogo.cli.kit.body_options import JSON
 from gonogo.cli.kit.groups import group
-from gonogo.cli.kit.nouns import JSON
 from gonogo.spec.executors import EMULATOR
 
 app = group("Look at the kernels that can be tested, and at their emulated builds.")

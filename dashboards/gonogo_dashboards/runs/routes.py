@@ -11,7 +11,7 @@ from gonogo import urls
 from gonogo_dashboards.kit.list_view import ListView
 from gonogo_dashboards.kit.navigation import Entry
 from gonogo_dashboards.kit.site import Site
-from gonogo_dashboards.runs import run_page
+from gonogo_dashboards.runs import run_page, schedule_list
 
 NAVIGATION = (
     Entry("runs", "Runs", urls.RUNS, "Results", 7),
@@ -26,7 +26,7 @@ def add(site: Site) -> None:
         return run_page.run(session, request.path_params["run_id"], now)
 
     def schedules(session: Session, request: Request, now: datetime) -> ListView:
-        return run_page.schedules(session, request.query_params.get("cursor"), now)
+        return schedule_list.schedules(session, request.query_params.get("cursor"), now)
 
     site.add_list(
         urls.RUNS, "runs/runs.html", run_page.RunLine, run_page.runs, "How did the suites end?"
@@ -43,5 +43,5 @@ def add(site: Site) -> None:
         "runs/schedules.html",
         schedules,
         "Which suites run when?",
-        line=run_page.ScheduleLine,
+        line=schedule_list.ScheduleLine,
     )

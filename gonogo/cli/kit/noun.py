@@ -30,7 +30,7 @@ class Verb:
         body: the fields that it takes; None for a removal.
         scope: what the caller needs.
         positional: the fields that the command takes without the name of an option.
-        options: field -> the command's option, where it isn't the field's name.
+        options: field -> the command's option, where it isn't the field's name; "": it has none.
         command: False where the command has a function of its own, such as `suites push`.
     """
 

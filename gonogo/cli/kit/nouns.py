@@ -5,27 +5,24 @@ Its options are the filters of its list and the fields of its bodies.
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from collections.abc import Callable, Mapping
+from typing import Any
 from urllib.parse import quote
 
 import typer
-from pydantic.fields import FieldInfo
 from rich.text import Text
 
 from gonogo.cli.kit import show
+from gonogo.cli.kit.body_options import JSON, Options, body_of, signed, with_options
 from gonogo.cli.kit.cells import Item, label, print_fields, table
 from gonogo.cli.kit.client import Client, Refused
 from gonogo.cli.kit.groups import group
 from gonogo.cli.kit.noun import Noun, Verb
-from gonogo.errors import FieldError, JobError
+from gonogo.errors import JobError
 from gonogo.fields import did_you_mean
 from gonogo.spec.executors import EXECUTORS
 
-JSON = typer.Option(False, "--json", help="Print JSON.")
 LIMIT = typer.Option(50, "--limit", "-n", min=1, max=10_000, help="List at most this many.")
 CURSOR = typer.Option(
     None, "--cursor", help="Go on where a list ended: `next` of the JSON, or the line below it."
@@ -40,8 +37,6 @@ _NEEDS = {"admin": " Needs the scope admin."}
 
 
 Prepare = Callable[[str, dict[str, Any]], dict[str, Any]]
-Options = Mapping[str, tuple[Any, Any]]
-"""Name -> type, and typer's option or argument."""
 
 
 def app_of(
@@ -90,7 +85,7 @@ def _list_command(noun: Noun, prepare: Prepare) -> Callable[..., None]:
         for name, text in noun.filters.items()
     }
     paging = {"limit": (int, LIMIT), "cursor": (str | None, CURSOR)} if noun.is_paged else {}
-    return _signed(list_, {**options, **paging, "as_json": (bool, JSON)})
+    return signed(list_, {**options, **paging, "as_json": (bool, JSON)})
 
 
 def _show_command(noun: Noun, print_own: Callable[..., None] | None) -> Callable[..., None]:
@@ -102,7 +97,7 @@ def _show_command(noun: Noun, print_own: Callable[..., None] | None) -> Callable
                 return
             print_one(noun, record, as_json=as_json, url=_page(client, noun, record))
 
-    return _signed(show_, {"identity": _identity(noun), "as_json": (bool, JSON)})
+    return signed(show_, {"identity": _identity(noun), "as_json": (bool, JSON)})
 
 
 def _create_command(noun: Noun, verb: Verb, prepare: Prepare, more: Options) -> Callable[..., None]:
@@ -118,14 +113,18 @@ def _create_command(noun: Noun, verb: Verb, prepare: Prepare, more: Options) -> 
 def _change_command(noun: Noun, verb: Verb, prepare: Prepare, more: Options) -> Callable[..., None]:
     def change(identity: str, as_json: bool, **options: Any) -> None:
         body = body_of(verb, prepare("change", options))
-        if not body:
-            command = f"gonogo {noun.name} change --help"
-            raise JobError(f"nothing to change: name an option ({command})")
+        require_change(noun, body)
         with Client() as client:
             record = client.call("PATCH", address_of(noun, client, identity), body=body)
             stored(noun, client, record, verb.done, as_json=as_json)
 
     return with_options(change, verb, {"identity": _identity(noun), **more}, is_change=True)
+
+
+def require_change(noun: Noun, body: Mapping[str, Any]) -> None:
+    """Raise JobError where no field is changed."""
+    if not body:
+        raise JobError(f"nothing to change: name an option (gonogo {noun.name} change --help)")
 
 
 def _remove_command(
@@ -139,100 +138,11 @@ def _remove_command(
         else:
             print(f"{verb.done} {identity}")
 
-    return _signed(remove, {"identity": _identity(noun), "as_json": (bool, JSON)})
+    return signed(remove, {"identity": _identity(noun), "as_json": (bool, JSON)})
 
 
 def _identity(noun: Noun) -> tuple[Any, Any]:
     return str, typer.Argument(metavar=noun.key.upper(), help=noun.argument_help)
-
-
-def with_options(
-    function: Callable[..., None],
-    verb: Verb,
-    before: Options | None = None,
-    *,
-    is_change: bool = False,
-) -> Callable[..., None]:
-    """Return a command's function with an option per field of the verb's body, and --json.
-
-    The function gets them by their fields' names; `body_of` makes the body of them. A field that is
-    an object has no option.
-    """
-    assert verb.body is not None
-    parameters = dict(before or {})
-    for name, field in verb.body.model_fields.items():
-        if name not in parameters and (option := _option(name, field, verb, is_change)) is not None:
-            parameters[name] = option
-    return _signed(function, {**parameters, "as_json": (bool, JSON)})
-
-
-def _signed(
-    function: Callable[..., None], parameters: Mapping[str, tuple[Any, Any]]
-) -> Callable[..., None]:
-    """Return the function with these parameters: name -> (type, typer's option or argument)."""
-    signature = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for name, (kind, default) in parameters.items()
-    ]
-    function.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
-    function.__annotations__ = {name: kind for name, (kind, _) in parameters.items()}
-    return function
-
-
-def _option(name: str, field: FieldInfo, verb: Verb, is_change: bool) -> tuple[Any, Any] | None:
-    """Return the type and the option of a body's field; None for an object."""
-    kind = _plain(field.annotation)
-    words = field.description or ""
-    text = words and f"{words.rstrip('.')}."
-    if name in verb.positional:
-        return str, typer.Argument(metavar=name.upper(), help=text)
-    word = verb.options.get(name, f"--{(_one(name) if kind in (list, dict) else name)}")
-    option = word.replace("_", "-")
-    if kind in (list, dict):
-        more = "NAME=VALUE; repeatable" if kind is dict else "Repeatable"
-        return list[str], typer.Option([], option, help=f"{text} {more}.".strip())
-    if kind is None:
-        return None
-    if kind is bool and is_change and "/" not in option:
-        option = f"{option}/--no{option[1:]}"
-    if field.is_required():
-        return kind, typer.Option(..., option, help=text)
-    return kind | None, typer.Option(None, option, help=text)
-
-
-def _plain(annotation: Any) -> type | None:
-    """Return str, int, float, bool, list or dict for a field's type; None for an object."""
-    if get_origin(annotation) in (Union, UnionType):
-        kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
-        return _plain(kinds[0]) if len(kinds) == 1 else None
-    origin = get_origin(annotation) or annotation
-    if origin is Annotated:
-        return _plain(get_args(annotation)[0])
-    if origin is Literal:
-        return str
-    if origin in (list, dict):
-        return origin if _plain(get_args(annotation)[-1]) is str else None
-    if isinstance(origin, type) and issubclass(origin, str):
-        return str
-    return origin if origin in (int, float, bool) else None
-
-
-def _one(name: str) -> str:
-    """Return the singular of a field's name."""
-    for ending, short in (("ies", "y"), ("ches", "ch"), ("sses", "ss"), ("s", "")):
-        if name.endswith(ending):
-            return name.removesuffix(ending) + short
-    return name
-
-
-def body_of(verb: Verb, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of the options that were named; other fields stay as they are."""
-    assert verb.body is not None
-    body = given(**options)
-    for name, value in body.items():
-        if _plain(verb.body.model_fields[name].annotation) is dict:
-            body[name] = pairs(value, verb.options.get(name, f"--{_one(name)}"))
-    return body
 
 
 def address_of(noun: Noun, client: Client, text: str) -> str:
@@ -275,15 +185,10 @@ def print_list(
         show.console().print(table(page["items"], noun.columns))
     else:
         for sentence in (f"no {noun.several}", *unknown):
-            errors.print(sentence, style="dim", markup=False, highlight=False, soft_wrap=True)
+            show.say(errors, sentence, style="dim")
     if page.get("next"):
-        errors.print(
-            f"there are more: --cursor {page['next']}, or a larger --limit",
-            style="dim",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
+        more = f"there are more: --cursor {page['next']}, or a larger --limit"
+        show.say(errors, more, style="dim")
 
 
 def _unknown(client: Client, filters: Item) -> list[str]:
@@ -333,29 +238,7 @@ def stored(
     else:
         name = "" if noun.name_key is None else f"{record[noun.name_key]}  "
         line = "  ".join(filter(None, (f"{done} {name}{record[noun.key]}", url)))
-        show.console().print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
-    """Return repeated NAME=VALUE as an object. Raises FieldError."""
-    for text in texts:
-        if not text.partition("=")[0] or "=" not in text:
-            reason = "has no name" if "=" in text else "has no ="
-            raise FieldError(option, text, reason, limit="NAME=VALUE")
-    return dict(text.partition("=")[::2] for text in texts)
-
-
-def changed(command: str, **fields: Any) -> dict[str, Any]:
-    """Return the fields that a command changes. Raises JobError where none was named."""
-    body = given(**fields)
-    if not body:
-        raise JobError(f"nothing to change: name an option ({command} --help)")
-    return body
-
-
-def given(**fields: Any) -> dict[str, Any]:
-    """Return the fields that were named on the command line; others stay as they are."""
-    return {name: value for name, value in fields.items() if value not in (None, [], {})}
+        show.say(show.console(), line)
 
 
 def _page(client: Client, noun: Noun, record: Item) -> str | None:

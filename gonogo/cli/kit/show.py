@@ -85,6 +85,11 @@ def console(*, stderr: bool = False) -> Console:
     return out if out.is_terminal else SafeConsole(stderr=stderr, width=160)
 
 
+def say(out: Console, text: str, *, style: str = "") -> None:
+    """Print a text of others as it is: no markup, no colors of its own, no line breaks."""
+    out.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
 def print_json(value: Any) -> None:
     """One JSON document on stdout: pretty on a terminal, else on one line."""
     print(json.dumps(value, indent=2 if sys.stdout.isatty() else None), flush=True)

@@ -10,7 +10,8 @@ from typing import Any
 import typer
 
 from gonogo import urls
-from gonogo.cli.kit import nouns, show
+from gonogo.cli.kit import show
+from gonogo.cli.kit.body_options import pairs
 from gonogo.cli.kit.client import Client, Refused
 from gonogo.cli.kit.fail_on import FailOn, fail_on_option
 from gonogo.cli.kit.given import refuse_others
@@ -181,7 +182,7 @@ def submit(
     ),
 ) -> None:
     """Submit a job, or a suite as one run, to a server; with --watch, wait for the verdict."""
-    labels = nouns.pairs(label, "--label")
+    labels = pairs(label, "--label")
     if file is not None:
         content = suites.read(file)
         is_suite = suites.is_suite(content)

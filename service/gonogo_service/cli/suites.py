@@ -16,8 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from gonogo import urls
-from gonogo.cli.kit import show, waiting
+from gonogo.cli.kit import cells, show, waiting
 from gonogo.cli.kit.client import Client, Refused
+from gonogo.cli.kit.noun import Cell
 from gonogo.errors import JobError
 from gonogo.fields import did_you_mean
 from gonogo.reports import red_hollow
@@ -150,9 +151,7 @@ def submit(
         show.print_json({**run, "url": url})
     else:
         count = run["jobs"]
-        show.console().print(
-            f"{run['id']}  {count} job{'s' * (count != 1)}  {url}", soft_wrap=True, highlight=False
-        )
+        show.say(show.console(), f"{run['id']}  {count} job{'s' * (count != 1)}  {url}")
 
 
 def follow(
@@ -217,58 +216,41 @@ def report(client: Client, run: Mapping[str, Any], *, as_json: bool) -> None:
     out.print(table(run["tests"]))
     messages = 0
     for test in run["tests"]:
-        if messages < MAX_MESSAGES and (message := jobs.first_message(client, test)):
-            messages += 1
-            out.print(f"{test['name']} on {test['build']}: {message}", markup=False, soft_wrap=True)
-        both = red_hollow.words(test["red"], test["hollow"], red_hollow.noun(test["test"]))
-        if both:
-            out.print(f"{test['name']} on {test['build']}: {both}", markup=False, soft_wrap=True)
-        if test["verdict"] == Verdict.suspect:
-            out.print(
-                f"{test['name']} on {test['build']}: rounding is at its edge; its job says how many"
-                f" more seeds would decide (gonogo watch {test['id']})",
-                markup=False,
-                soft_wrap=True,
-            )
-        if test["diagnosis"] and test["verdict"] != "pass":
-            out.print(
-                f"{test['name']} on {test['build']}: {test['diagnosis']}",
-                markup=False,
-                soft_wrap=True,
-            )
-        if test["error"]:
-            out.print(
-                f"{test['name']} on {test['build']}: error: {test['error']}",
-                markup=False,
-                soft_wrap=True,
-            )
+        message = jobs.first_message(client, test) if messages < MAX_MESSAGES else None
+        messages += message is not None
+        edge = "rounding is at its edge; its job says how many more seeds would decide"
+        for sentence in (
+            message,
+            red_hollow.words(test["red"], test["hollow"], red_hollow.noun(test["test"])),
+            test["verdict"] == Verdict.suspect and f"{edge} (gonogo watch {test['id']})",
+            test["verdict"] != "pass" and test["diagnosis"],
+            test["error"] and f"error: {test['error']}",
+        ):
+            if sentence:
+                show.say(out, f"{test['name']} on {test['build']}: {sentence}")
     line = Text.assemble(
         f"{run['suite']['name']} {show.state(run['state'])}, verdict: ",
         show.verdict(run["verdict"]),
     )
     out.print(line, f"({show.counts(run['seeds']['verdicts'])})")
     if both := red_hollow.words(run["red"], run["hollow"], "job"):
-        out.print(both, markup=False, soft_wrap=True)
-    out.print(url, style="underline", soft_wrap=True)
+        show.say(out, both)
+    show.say(out, url, style="underline")
 
 
 def table(tests: Sequence[Mapping[str, Any]]) -> Table:
     """Return a table with a row per test of a run."""
-    rows = Table(box=None, header_style="dim", pad_edge=False)
-    for name in ("test", "build", "state", "seeds", "verdict", "counts"):
-        rows.add_column(name)
-    for test in tests:
-        seeds = f"{test['done']}/{test['total']}"
-        counts = selections.ordered(test["outcomes"]) if test.get("outcomes") else test["counts"]
-        rows.add_row(
-            test["name"],
-            test["build"],
-            show.state(test["state"]),
-            seeds,
-            show.verdict(test["verdict"]),
-            show.counts(counts),
-        )
-    return rows
+    columns: dict[str, Cell] = {
+        "test": "name",
+        "build": "build",
+        "state": "state",
+        "seeds": lambda test: f"{test['done']}/{test['total']}",
+        "verdict": "verdict",
+        "counts": lambda test: show.counts(
+            selections.ordered(test["outcomes"]) if test.get("outcomes") else test["counts"]
+        ),
+    }
+    return cells.table(tests, columns)
 
 
 def exit_code(run: Mapping[str, Any], fail_on: str) -> int:

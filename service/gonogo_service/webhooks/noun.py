@@ -72,3 +72,16 @@ WEBHOOKS = Noun(
     remove=Verb("deleted", "Delete a webhook with its deliveries.", scope="admin"),
     page=urls.webhook,
 )
+CREATE = Verb(
+    "created",
+    "Create a webhook and print its secret, which is shown this once.\n\nThe URL of a message to"
+    " people is a secret, too: it is never shown.",
+    WebhookIn,
+    positional=("url",),
+)
+CHANGE = Verb(
+    "changed",
+    "Change a webhook. What you don't name stays.",
+    WebhookChange,
+    options={"state": ""},  # --enable and --disable
+)

@@ -9,8 +9,8 @@ import typer
 
 import gonogo.settings
 from gonogo.cli.kit import cells, nouns, show
+from gonogo.cli.kit.body_options import JSON
 from gonogo.cli.kit.client import Client
-from gonogo.cli.kit.nouns import JSON
 from gonogo.errors import JobError
 from gonogo_service.hosts.noun import HOSTS
 

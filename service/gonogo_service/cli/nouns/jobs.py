@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import typer
 
 from gonogo import urls
 from gonogo.cli.kit import nouns, show
+from gonogo.cli.kit.body_options import JSON
 from gonogo.cli.kit.client import Client
 from gonogo.cli.kit.noun import Noun, Verb
-from gonogo.cli.kit.nouns import JSON
 
 JOBS = Noun(
     "jobs",
@@ -39,14 +37,7 @@ JOBS = Noun(
 )
 
 
-def _prepare(verb: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options with the verdict of a label."""
-    if verb == "list" and options["verdict"] is not None:
-        options["verdict"] = show.verdict_value(options["verdict"])
-    return options
-
-
-app = nouns.app_of(JOBS, prepare=_prepare)
+app = nouns.app_of(JOBS)
 
 
 @app.command()

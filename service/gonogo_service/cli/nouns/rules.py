@@ -7,8 +7,8 @@ from pathlib import Path
 import typer
 
 from gonogo.cli.kit import nouns, show
+from gonogo.cli.kit.body_options import JSON
 from gonogo.cli.kit.client import Client
-from gonogo.cli.kit.nouns import JSON
 from gonogo.errors import JobError
 from gonogo_service.ci.rules_noun import RULES
 from gonogo_service.cli import suites

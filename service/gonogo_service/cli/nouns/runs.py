@@ -5,8 +5,8 @@ from __future__ import annotations
 import typer
 
 from gonogo.cli.kit import nouns, show
+from gonogo.cli.kit.body_options import JSON
 from gonogo.cli.kit.client import Client
-from gonogo.cli.kit.nouns import JSON
 from gonogo_service.cli import suites
 from gonogo_service.suites.noun import RUNS
 

@@ -6,8 +6,8 @@ import typer
 
 from gonogo import urls
 from gonogo.cli.kit import nouns, show
+from gonogo.cli.kit.body_options import JSON
 from gonogo.cli.kit.client import Client
-from gonogo.cli.kit.nouns import JSON
 from gonogo_service.schedules.noun import SCHEDULES
 
 app = nouns.app_of(SCHEDULES)

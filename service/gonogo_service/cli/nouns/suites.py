@@ -8,9 +8,9 @@ from typing import Any
 import typer
 
 from gonogo.cli.kit import nouns, show
+from gonogo.cli.kit.body_options import JSON, pairs
 from gonogo.cli.kit.client import Client
 from gonogo.cli.kit.fail_on import FailOn, fail_on_option
-from gonogo.cli.kit.nouns import JSON
 from gonogo_service.cli import suites as files
 from gonogo_service.suites.noun import SUITES
 
@@ -77,5 +77,5 @@ def run(
     as_json: bool = JSON,
 ) -> None:
     """Submit a stored suite as one run; with --watch, wait for its verdict."""
-    body = {"suite": name, "builds": build, "labels": nouns.pairs(label, "--label")}
+    body = {"suite": name, "builds": build, "labels": pairs(label, "--label")}
     files.submit(body, wait=wait, fail_on=fail_on, as_json=as_json, base=base)

@@ -10,6 +10,7 @@ import typer
 
 import gonogo.settings
 from gonogo.cli.kit import cells, nouns, show
+from gonogo.cli.kit.body_options import body_of, with_options
 from gonogo.cli.kit.client import Client
 from gonogo.cli.kit.noun import Verb
 from gonogo.errors import JobError
@@ -48,13 +49,13 @@ def rotate(identity: str, as_json: bool, **options: Any) -> None:
     _print(issued, as_json)
 
 
-app.command("create", help=CREATE.sentence + WHERE)(nouns.with_options(create, CREATE))
+app.command("create", help=CREATE.sentence + WHERE)(with_options(create, CREATE))
 IDENTITY = {"identity": (str, typer.Argument(metavar="ID", help=TOKENS.argument_help))}
-app.command("rotate", help=ROTATE.sentence + WHERE)(nouns.with_options(rotate, ROTATE, IDENTITY))
+app.command("rotate", help=ROTATE.sentence + WHERE)(with_options(rotate, ROTATE, IDENTITY))
 
 
 def _body(verb: Verb, options: dict[str, Any]) -> dict[str, Any]:
-    body = nouns.body_of(verb, options)
+    body = body_of(verb, options)
     return body | {"days": None} if body.get("days") == 0 else body
 
 

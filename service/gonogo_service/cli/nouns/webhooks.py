@@ -10,12 +10,13 @@ import typer
 
 import gonogo.settings
 from gonogo.cli.kit import nouns, show
+from gonogo.cli.kit.body_options import JSON, body_of, with_options
 from gonogo.cli.kit.client import Client
 from gonogo.cli.kit.files import reading
 from gonogo.cli.kit.noun import Noun
-from gonogo.cli.kit.nouns import CURSOR, JSON, LIMIT
+from gonogo.cli.kit.nouns import CURSOR, LIMIT
 from gonogo.errors import FieldError
-from gonogo_service.webhooks.noun import WEBHOOKS
+from gonogo_service.webhooks.noun import CHANGE, CREATE, WEBHOOKS
 
 DELIVERIES = {
     "delivery": "id",
@@ -26,55 +27,43 @@ DELIVERIES = {
     "due": "due_at",
 }
 WEBHOOK = typer.Argument(metavar="ID", help="Its id.")
-EVENT = typer.Option(
-    [], "--event", help="Type of event, such as job.finished; repeatable; * means all."
-)
 ONCE = "The secret is shown this once: "
 
 app = nouns.app_of(WEBHOOKS)
 
 
-@app.command()
-def create(
-    url: str = typer.Argument(help="The address that gets messages; for people an apprise URL."),
-    event: list[str] = EVENT,
-    kind: str = typer.Option("standard", help="standard (signed), or message (to people)."),
-    description: str | None = typer.Option(None, help="Say what it is for."),
-    as_json: bool = JSON,
-) -> None:
-    """Create a webhook and print its secret, which is shown this once.
-
-    The URL of a message to people is a secret, too: it is never shown.
-    """
-    body: dict[str, Any] = {"url": url, "kind": kind, "events": event or ["*"]}
+def create(as_json: bool, **options: Any) -> None:
+    """Create a webhook and print its secret."""
+    body = {"events": ["*"], **body_of(CREATE, options)}
     with Client() as client:
-        record = client.call(
-            "POST", WEBHOOKS.address, body=body | nouns.given(description=description)
-        )
-        nouns.stored(WEBHOOKS, client, record, "created", as_json=as_json)
+        record = client.call("POST", WEBHOOKS.address, body=body)
+        nouns.stored(WEBHOOKS, client, record, CREATE.done, as_json=as_json)
     if not as_json and record["secret"]:
         print(ONCE + record["secret"])
 
 
-@app.command()
-def change(
-    webhook: str = WEBHOOK,
-    url: str | None = typer.Option(None, help="Send to this address."),
-    event: list[str] = EVENT,
-    description: str | None = typer.Option(None, help="Say what it is for."),
-    enable: bool | None = typer.Option(
-        None, "--enable/--disable", help="Send again, or cancel the waiting messages and stop."
-    ),
-    as_json: bool = JSON,
-) -> None:
-    """Change a webhook. What you don't name stays."""
-    state = None if enable is None else ("active" if enable else "disabled")
-    body = nouns.changed(
-        "gonogo webhooks change", url=url, events=event, description=description, state=state
-    )
+def change(identity: str, as_json: bool, enable: bool | None, **options: Any) -> None:
+    """Change a webhook."""
+    body = body_of(CHANGE, options)
+    if enable is not None:
+        body["state"] = "active" if enable else "disabled"
+    nouns.require_change(WEBHOOKS, body)
     with Client() as client:
-        record = client.call("PATCH", WEBHOOKS.of(webhook), body=body)
-        nouns.stored(WEBHOOKS, client, record, "changed", as_json=as_json)
+        record = client.call("PATCH", WEBHOOKS.of(identity), body=body)
+        nouns.stored(WEBHOOKS, client, record, CHANGE.done, as_json=as_json)
+
+
+MORE = {
+    "identity": (str, WEBHOOK),
+    "enable": (
+        bool | None,
+        typer.Option(
+            None, "--enable/--disable", help="Send again, or cancel the waiting messages and stop."
+        ),
+    ),
+}
+app.command("create", help=CREATE.sentence)(with_options(create, CREATE))
+app.command("change", help=CHANGE.sentence)(with_options(change, CHANGE, MORE, is_change=True))
 
 
 @app.command()

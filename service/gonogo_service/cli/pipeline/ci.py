@@ -12,7 +12,8 @@ from typing import Any
 import typer
 
 from gonogo.ci.rules import build_name, problem_of
-from gonogo.cli.kit import nouns, show
+from gonogo.cli.kit import show
+from gonogo.cli.kit.body_options import JSON, pairs
 from gonogo.cli.kit.client import Client, Refused
 from gonogo.cli.kit.fail_on import FailOn, fail_on_option
 from gonogo.errors import FieldError
@@ -82,7 +83,7 @@ def ci(
     summary: Path | None = typer.Option(
         None, "--summary", help="Append a summary in Markdown to this file as well."
     ),
-    as_json: bool = nouns.JSON,
+    as_json: bool = JSON,
 ) -> None:
     """Gate a pipeline: register the commit's build, run a suite, compare with the base.
 
@@ -206,7 +207,7 @@ def _run(
 ) -> dict[str, Any]:
     """Submit the suite and wait for it. Cancel it if the pipeline is canceled."""
     names = [head, *(name for name in others if name is not None)]
-    body = suites.request(content, names, nouns.pairs(label, "--label"))
+    body = suites.request(content, names, pairs(label, "--label"))
     body["commit"] = None
     if source.repository is not None:
         about = {"sha": source.commit, "pull_request": source.pull_request}
