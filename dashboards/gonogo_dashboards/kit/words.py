@@ -51,22 +51,21 @@ _HALF = "M8 1A7 7 0 0 0 8 15ZM8 1A7 7 0 0 1 8 15V13.1A5.1 5.1 0 0 0 8 2.9Z"
 _DASH = "M2 6.8H14V9.2H2Z"
 _SQUARE = "M2 2H14V14H2ZM6.9 4.2V8.9H9.1V4.2ZM6.9 10.3V12.3H9.1V10.3Z"
 
-MARKS: dict[Verdict, Mark] = {
-    Verdict.pass_: Mark(Verdict.pass_.label, "●", "M8 1A7 7 0 1 1 8 15A7 7 0 1 1 8 1Z"),
-    Verdict.pass_by_tolerance: Mark(Verdict.pass_by_tolerance.label, "◐", _HALF),
-    Verdict.fail_by_tolerance: Mark(
-        Verdict.fail_by_tolerance.label, "◆", "M8 .6 15.4 8 8 15.4 .6 8Z"
-    ),
-    Verdict.fail: Mark(Verdict.fail.label, "✕", _CROSS),
-    Verdict.suspect: Mark(Verdict.suspect.label, "▲", "M8 1.4 15 14.4H1Z"),
-    Verdict.inconclusive: Mark(Verdict.inconclusive.label, "○", _RING),
-    Verdict.not_judged: Mark(Verdict.not_judged.label, "–", _DASH),
-    Verdict.skipped: Mark(Verdict.skipped.label, "–", _DASH),
-    Verdict.not_run: Mark(Verdict.not_run.label, "–", _DASH),
-    Verdict.hang: Mark(Verdict.hang.label, "⧗", "M2.5 1H13.5L9.3 8 13.5 15H2.5L6.7 8Z"),
-    Verdict.crash: Mark(Verdict.crash.label, "↯", "M9.6 .6 2.8 9.2H7L5.6 15.4 13.2 6.4H8.6Z"),
-    Verdict.error: Mark(Verdict.error.label, "!", _SQUARE),
+_LOOKS = {
+    Verdict.pass_: ("●", "M8 1A7 7 0 1 1 8 15A7 7 0 1 1 8 1Z"),
+    Verdict.pass_by_tolerance: ("◐", _HALF),
+    Verdict.fail_by_tolerance: ("◆", "M8 .6 15.4 8 8 15.4 .6 8Z"),
+    Verdict.fail: ("✕", _CROSS),
+    Verdict.suspect: ("▲", "M8 1.4 15 14.4H1Z"),
+    Verdict.inconclusive: ("○", _RING),
+    Verdict.not_judged: ("–", _DASH),
+    Verdict.skipped: ("–", _DASH),
+    Verdict.not_run: ("–", _DASH),
+    Verdict.hang: ("⧗", "M2.5 1H13.5L9.3 8 13.5 15H2.5L6.7 8Z"),
+    Verdict.crash: ("↯", "M9.6 .6 2.8 9.2H7L5.6 15.4 13.2 6.4H8.6Z"),
+    Verdict.error: ("!", _SQUARE),
 }
+MARKS = {verdict: Mark(verdict.label, *looks) for verdict, looks in _LOOKS.items()}
 
 SIGNS: dict[str, Mark] = {
     "flaky": Mark(
