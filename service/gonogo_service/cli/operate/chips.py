@@ -24,7 +24,7 @@ from gonogo.errors import FieldError, InfrastructureError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gonogo_workers.devices.chips import Chip
+    from gonogo_workers.devices.chip import Chip
 
 app = group("Look at this host's chips; use one without a worker in the way.")
 
