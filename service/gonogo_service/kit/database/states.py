@@ -129,14 +129,6 @@ class AttemptState(StrEnum):
 OPEN_ATTEMPT = (AttemptState.sent, AttemptState.running, AttemptState.reported)
 
 
-class WorkerState(StrEnum):
-    """The state of a worker, from its last heartbeat."""
-
-    idle = "idle"  # online, runs nothing
-    busy = "busy"  # runs an attempt
-    offline = "offline"  # no heartbeat for longer than the timeout
-
-
 class DeviceState(Described):
     """The state of a device, from its worker's last heartbeat."""
 
