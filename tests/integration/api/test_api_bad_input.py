@@ -293,7 +293,7 @@ def test_a_body_over_the_limit_is_refused_whether_its_length_is_told_or_not(lone
         ("/audit?cursor=1", "cursor", "next"),
         ("/tokens?cursor=1", "cursor", "next"),
         ("/builds?name=x", "name", "executor"),
-        ("/hosts?x=1", "x", "none"),
+        ("/devices?x=1", "x", "none"),
     ],
 )
 def test_a_wrong_parameter_is_named(lone: Api, path: str, field: str, phrase: str) -> None:
