@@ -28,7 +28,7 @@ from gonogo.errors import GonogoError, JobError
 from gonogo.reports import ctrf, gtest, junit, lines
 from gonogo.spec import json_text
 from gonogo.spec.selections import parse_test
-from gonogo_service.background import beats, evidence
+from gonogo_service.background import message_forms
 from gonogo_service.ci.rule_bodies import RuleIn
 from gonogo_service.gauges.bodies import GaugeIn
 from gonogo_service.jobs.bodies import JobIn
@@ -78,8 +78,8 @@ def _unpacked(data: bytes, encoding: str = envelope.PLAIN) -> dict[str, Any]:
     return envelope.unpack(encoding, data.decode("latin-1"))
 
 
-def _evidence(task: str) -> Callable[[bytes], Any]:
-    return lambda data: evidence.check(task, _unpacked(data))
+def _form(task: str) -> Callable[[bytes], Any]:
+    return lambda data: message_forms.check(task, _unpacked(data))
 
 
 def _reports(data: bytes) -> None:
@@ -203,21 +203,21 @@ PARSERS: Mapping[str, Parser] = {
         base64.b64encode(zlib.compress(_BEAT, 1)),
         (MessageRefused,),
     ),
-    "heartbeat": Parser(lambda data: beats.check(_unpacked(data)), _BEAT, (MessageRefused,)),
-    "results": Parser(_evidence("results"), _RESULTS, (MessageRefused,)),
+    "heartbeat": Parser(_form("heartbeat"), _BEAT, (MessageRefused,)),
+    "results": Parser(_form("results"), _RESULTS, (MessageRefused,)),
     "finished": Parser(
-        _evidence("finished"),
+        _form("finished"),
         b'{"outcome": "done", "sent": [[0, 0], [1, 0]], "batches": 1, "log_tail": "x", "error": '
         b'null, "telemetry": {"temperature_c": 40.5, "firmware": "1"}}',
         (MessageRefused,),
     ),
     "started": Parser(
-        _evidence("started"),
+        _form("started"),
         b'{"worker": "h/chip:0/1", "device": "h/chip:0", "host": "h", "host_run": null}',
         (MessageRefused,),
     ),
     "health": Parser(
-        _evidence("health"),
+        _form("health"),
         b'{"device": "h/chip:0", "worker": "h/chip:0/1", "health": "good", "reason": "r", '
         b'"evidence": {"executor": "e", "canary": "c", "digests": {"dx": "1"}, "steps": [{}]}}',
         (MessageRefused,),

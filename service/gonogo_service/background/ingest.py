@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from gonogo.reports.forms import SenselessResult
-from gonogo_service.background import beats, enrollment, evidence
+from gonogo_service.background import enrollment, message_forms
 from gonogo_service.background.keyring import Keyring, Refused
 from gonogo_service.background.refusals import Refusals
 from gonogo_service.devices import goldens, heartbeats, workers
@@ -141,7 +141,7 @@ def _task(
 def started(context: BackgroundContext, checked: CheckedMessage) -> None:
     """Store that a worker started an attempt; its queue has room for another one."""
     now, body = utcnow(), checked.body
-    evidence.check("started", body)
+    message_forms.check("started", body)
 
     def work(session: Session) -> str | None:
         return attempts.started(session, body["attempt"], body, now=now, sender=checked.sender)
@@ -162,7 +162,7 @@ def heartbeat(context: BackgroundContext, checked: CheckedMessage) -> None:
         sender.check(facts.get("device"), "device")
         if facts.get("host") != sender.name:
             raise ForeignSender(f"{sender.name} sent facts of the host {facts.get('host')!r}")
-    beats.check(body)
+    message_forms.check("heartbeat", body)
     by_device: dict[str, list[str]] = {}
     for facts in devices:
         by_device.setdefault(facts["device"], []).append(facts["queue"])
@@ -211,7 +211,7 @@ def heartbeat(context: BackgroundContext, checked: CheckedMessage) -> None:
 def store(context: BackgroundContext, checked: CheckedMessage) -> None:
     """Store a batch of results."""
     body = checked.body
-    evidence.check("results", body)
+    message_forms.check("results", body)
     _twice(
         context,
         lambda session: attempts.store(
@@ -228,7 +228,7 @@ def store(context: BackgroundContext, checked: CheckedMessage) -> None:
 def finished(context: BackgroundContext, checked: CheckedMessage) -> None:
     """Store the end of an attempt; the worker is free again."""
     body = checked.body
-    evidence.check("finished", body)
+    message_forms.check("finished", body)
 
     def work(session: Session) -> None:
         now, telemetry = utcnow(), body.get("telemetry")
@@ -245,7 +245,7 @@ def finished(context: BackgroundContext, checked: CheckedMessage) -> None:
 def health(context: BackgroundContext, checked: CheckedMessage) -> None:
     """Store a device's health and its canary's bits, and compare them with other devices' bits."""
     body, now, sender = checked.body, utcnow(), checked.sender
-    evidence.check("health", body)
+    message_forms.check("health", body)
     sender.check(body.get("device"), "device")
     sender.check(body.get("worker"), "worker")
     proof = body.get("evidence") or {}

@@ -1,6 +1,7 @@
-"""The form of an attempt's evidence: artifacts, its last words, and reports on a device's health.
+"""The forms of hosts' messages: heartbeats, artifacts, last words, reports on a device's health.
 
-A host may send anything, and shared pages show what is stored of it.
+A host may send anything, and shared pages show what is stored of it. Texts are cut where they are
+stored: a reason may have the end of a log.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from gonogo_service.jobs.artifact_contents import (
 from gonogo_workers.queue import MessageRefused
 
 MAX_ARTIFACTS = 10_000
+Short = Annotated[str, Field(max_length=300)]
 
 
 class _Artifact(BaseModel, strict=True):
@@ -88,11 +90,43 @@ class _Health(BaseModel, strict=True):
     evidence: _Evidence | None = None
 
 
+class _Device(BaseModel, strict=True):
+    """The facts of a device that are stored."""
+
+    device: Short
+    host: Short
+    queue: Short
+    name: str | None = None
+    arch: Short | None = None
+    board: Short | None = None
+    serial: str | None = None
+    pci: str | None = None
+    driver: str | None = None
+    source: Short | None = None
+    health: Short | None = None
+    reason: str | None = None
+    firmware: dict[Short, str | int | float | None] | None = Field(None, max_length=64)
+
+
+class _Beat(BaseModel, strict=True):
+    """The fields of a heartbeat that are stored."""
+
+    worker: Short
+    device: Short | None = None
+    attempt: Short | None = None
+    attempt_device: Short | None = None
+    seed: int | None = Field(None, ge=0, le=2**53)
+    stage: Short | None = None
+    queues: list[Short] | None = Field(None, max_length=256)
+    devices: list[_Device] | None = None
+
+
 _FORMS: Mapping[str, type[BaseModel]] = {
     "results": _Results,
     "finished": _Finished,
     "started": _Started,
     "health": _Health,
+    "heartbeat": _Beat,
 }
 
 
