@@ -37,4 +37,4 @@ def tests(stage: StageResult) -> str:
 
 def passed_on(stages: JobStages, stage: StageResult) -> str | None:
     """Return the build on which a stage passed before it no longer did; None for no regression."""
-    return next((each.since for each in stages.regressions if each.stage == stage.name), None)
+    return next((lost.since for lost in stages.regressions if lost.stage == stage.name), None)

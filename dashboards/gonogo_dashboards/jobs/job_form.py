@@ -194,8 +194,8 @@ def _of_test(canonical: Mapping[str, Any]) -> dict[str, str]:
             "shuffle": "yes" if shuffle is True else _text(shuffle),
             "stages": ", ".join(inner.get("stages", ())),
         }
-    own = ("kernel", "shape", "epsilon", "tolerance")
-    rest = {name: value for name, value in canonical.items() if name not in own}
+    with_field = ("kernel", "shape", "epsilon", "tolerance")
+    rest = {name: value for name, value in canonical.items() if name not in with_field}
     tolerance = canonical.get("tolerance", {})
     others = {name: value for name, value in tolerance.items() if name not in FORM_COMPARATORS}
     rest |= {"tolerance": others} if others else {}

@@ -41,8 +41,8 @@ def jobs(
     """
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     period = ranges.of(filters, now, lambda value: urls.jobs({**given, ranges.PARAMETER: value}))
-    wanted = JobFilter(**given, since=period.since)
-    page = store.list_(session, wanted, limit=limit, cursor=cursor or None)
+    conditions = JobFilter(**given, since=period.since)
+    page = store.list_(session, conditions, limit=limit, cursor=cursor or None)
     if period.value != "all":
         given[ranges.PARAMETER] = period.value
     entries = entry_names.latest(session, {job.test_key for job in page.items})

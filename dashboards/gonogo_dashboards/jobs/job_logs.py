@@ -131,8 +131,8 @@ def last_lines(log: LogView | None, attempts: Sequence[AttemptRow]) -> str:
 def telemetry(session: Session, job_id: str) -> TelemetryView | None:
     """Return the telemetry of the devices during the job; None where none reports any."""
     attempts = job_attempts.readings(session, job_id)
-    told = [(attempt.device or "", attempt.telemetry or {}) for attempt in attempts]
-    pairs = (pair for _, telemetry in told for pair in telemetry.items())
+    reports = [(attempt.device or "", attempt.telemetry or {}) for attempt in attempts]
+    pairs = (pair for _, telemetry in reports for pair in telemetry.items())
     names = list(
         dict.fromkeys(
             name
@@ -143,9 +143,9 @@ def telemetry(session: Session, job_id: str) -> TelemetryView | None:
     if not names:
         return None
     by_device: dict[str, list[Mapping[str, Any]]] = {}
-    for device, telemetry in told:
+    for device, telemetry in reports:
         by_device.setdefault(device, []).append(telemetry)
-    latest = list(zip(attempts, told, strict=True))[: -MAX_READINGS - 1 : -1]
+    latest = list(zip(attempts, reports, strict=True))[: -MAX_READINGS - 1 : -1]
     return TelemetryView(
         tuple(", ".join(words.quantity(name)) for name in names),
         tuple(_device(device, readings, names) for device, readings in sorted(by_device.items())),
@@ -174,7 +174,7 @@ def _device(
         quantities.append(Quantity(label, unit, low, high, values[-1], _path(values)))
         ends = dict.fromkeys((words.number(low), words.number(high)))
         spans.append(f"{label} {' to '.join(ends)} {unit}")
-    firmware = next((str(each["firmware"]) for each in readings[::-1] if each.get("firmware")), "")
+    firmware = next((str(one["firmware"]) for one in readings[::-1] if one.get("firmware")), "")
     summary = f"{device}: {', '.join(spans)}."
     return DeviceReadings(device, len(readings), firmware, tuple(quantities), summary)
 

@@ -226,12 +226,12 @@ def worst_line(seed: StoredSeed, tolerance: Mapping[str, Any]) -> SeedLine:
 
 def compared(seeds: Sequence[StoredSeed]) -> tuple[ComparisonLine, ...]:
     """Return a line per output that is compared with the reference build's, by name."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    entries_by_output: dict[str, list[Mapping[str, Any]]] = {}
     for seed in seeds:
         for name, output in seed.outputs.items():
             if entry := output.get("reference"):
-                found.setdefault(name, []).append(entry)
-    return tuple(_comparison(name, entries) for name, entries in sorted(found.items()))
+                entries_by_output.setdefault(name, []).append(entry)
+    return tuple(_comparison(name, entries) for name, entries in sorted(entries_by_output.items()))
 
 
 def _comparison(output: str, entries: Sequence[Mapping[str, Any]]) -> ComparisonLine:

@@ -20,7 +20,7 @@ MAX_CELLS = 5_000
 MAX_ROWS = 50
 """Lines of the table of cells that are not green."""
 LETTERS = dict(zip(map(str, WORST_FIRST), "echftrsoukap", strict=True))
-"""What stands for a verdict in `cells`."""
+"""The letter of each verdict in `cells`."""
 NONE_YET = "."
 
 

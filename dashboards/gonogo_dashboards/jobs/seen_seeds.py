@@ -1,4 +1,4 @@
-"""What the seeds of a job show: the worst ones, its plot and its grid, its outputs.
+"""The seeds of a job on its page: the worst ones, its plot and its grid, its outputs.
 
 An ended job's are kept: its rows never change, and a row that comes late has its own event.
 """
@@ -34,7 +34,7 @@ _CACHED = 32
 
 @dataclass(frozen=True)
 class _Numbers:
-    """What takes time to read of a job's seeds, whatever output is shown."""
+    """The parts that take time to read, whatever output is shown."""
 
     worst: list[StoredSeed]
     flips: tuple[FlipsSummary, ...]
@@ -95,8 +95,8 @@ def of_command(session: Session, row: JobRow, seen: SeenSeeds) -> int:
     """Return the seed of the command that reproduces the job: the worst, else the first."""
     if seen.first is not None:
         return seen.first.seed
-    found = worst.worst_iteration(session, row.id) if row.kernel == KERNEL else None
-    return commands.first_seeds(row)[0] if found is None else found
+    iteration = worst.worst_iteration(session, row.id) if row.kernel == KERNEL else None
+    return commands.first_seeds(row)[0] if iteration is None else iteration
 
 
 def of_map(diagnosed: JobDiagnosis | None, seen: SeenSeeds) -> list[tuple[int, int]]:

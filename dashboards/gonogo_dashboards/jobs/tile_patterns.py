@@ -48,7 +48,7 @@ def _few(shares: Sequence[float], noun: str) -> str:
         name = f"{noun.capitalize()} {order[0] + 1} of {count}"
         return f"{name} of tiles holds {first:.0%} of the error."
     sums = list(accumulate(shares[place] for place in order))
-    needed = next((number for number, held in enumerate(sums, 1) if held >= BULK), count)
+    needed = next((number for number, share in enumerate(sums, 1) if share >= BULK), count)
     if needed > FEW * count:
         return ""
     return f"{needed} of {count} {noun}s of tiles hold {sums[needed - 1]:.0%} of the error."

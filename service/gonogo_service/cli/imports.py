@@ -28,7 +28,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True)
 class OriginFlags:
-    """What ran, and where."""
+    """The run that is imported: its suite, its build and its place."""
 
     suite: str | None = typer.Option(
         None, help="Name of the suite in the history; default: the file's own name."

@@ -122,10 +122,10 @@ def diagnose(job: str = typer.Argument(help="The job's id."), as_json: bool = JS
     if as_json:
         show.print_json(diagnosis)
         return
-    out, told = show.console(), diagnosis or {}
-    if told.get("stages"):
-        out.print(show.stages_table(told["stages"]))
-    out.print(told.get("words") or _why_none(told), markup=False, soft_wrap=True)
+    out, diagnosed = show.console(), diagnosis or {}
+    if diagnosed.get("stages"):
+        out.print(show.stages_table(diagnosed["stages"]))
+    out.print(diagnosed.get("words") or _why_none(diagnosed), markup=False, soft_wrap=True)
 
 
 def _why_none(diagnosis: Mapping[str, Any]) -> str:

@@ -141,7 +141,7 @@ class SelectionFlags:
 
 @dataclass(frozen=True)
 class WatchFlags:
-    """What is done once the jobs are submitted."""
+    """The wait for the verdict, and its exit code."""
 
     wait: bool = typer.Option(False, "--watch", help="Wait for the verdict.")
     fail_on: FailOn = FAIL_ON

@@ -165,12 +165,12 @@ def close_unresponsive_chunks(session: Session, job: JobRow, *, now: datetime) -
     For a job that is being canceled these are all open chunks; for a decided one, those that the
     decision doesn't need.
     """
-    asked = (
+    left_alone = (
         CLOSED_CHUNK
         if job.state is JobState.cancelling
         else set(ChunkState) - {ChunkState.stopping}
     )
-    unresponsive = _open_chunks(session, job, except_states=asked)
+    unresponsive = _open_chunks(session, job, except_states=left_alone)
     session.execute(
         update(AttemptRow)
         .where(

@@ -89,14 +89,14 @@ def add_row(session: Session, new: NewJob, *, now: datetime, **columns: Any) -> 
     The fields of `new` that are columns are taken; `columns` come on top.
     """
     test_specs.ensure(session, new, now=now)
-    taken = as_columns(JobRow, new) | {"queue": new.queue} | columns
-    if not isinstance(taken["context"], str):
-        taken["context"] = dict(taken["context"])
-    if taken.get("commit") is not None:
-        taken["commit"] = JobCommit(**taken["commit"])
+    values = as_columns(JobRow, new) | {"queue": new.queue} | columns
+    if not isinstance(values["context"], str):
+        values["context"] = dict(values["context"])
+    if values.get("commit") is not None:
+        values["commit"] = JobCommit(**values["commit"])
     labels = {name: str(value) for name, value in new.labels.items()}
     job = JobRow(
-        **{**taken, "labels": labels},
+        **{**values, "labels": labels},
         id=new_id(),
         total=0,
         done=0,

@@ -33,7 +33,7 @@ OPEN: ColumnElement[bool] = ChunkRangeRow.chunks_cut < ChunkRangeRow.until
 UNMADE: ColumnElement[int] = ChunkRangeRow.until - ChunkRangeRow.chunks_cut
 """The chunks of a range that are still to be made."""
 READY: ColumnElement[int] = ChunkRangeRow.released - ChunkRangeRow.chunks_cut
-"""Those that may be sent: of sequential seeds only the ones that the next decision can need."""
+"""The chunks that may be sent: of sequential seeds only those that the next decision needs."""
 READY_S: ColumnElement[float] = ChunkRangeRow.pair_s * (
     ChunkRangeRow.released_pairs - ChunkRangeRow.position
 )
@@ -137,7 +137,7 @@ def compact(seeds: Sequence[int]) -> dict[str, int] | list[int]:
 
 def add(session: Session, job: JobRow, work: Work, cut: Cut, *, queue: str, pair_s: float) -> None:
     """Add work to a job, and count its chunks; `release` lets those of sequential seeds be sent."""
-    held = cut.growth is not None
+    is_sequential = cut.growth is not None
     session.add(
         ChunkRangeRow(
             job_id=job.id,
@@ -152,8 +152,8 @@ def add(session: Session, job: JobRow, work: Work, cut: Cut, *, queue: str, pair
             until=cut.chunks,
             chunks_cut=0,
             position=0,
-            released=0 if held else cut.chunks,
-            released_pairs=0 if held else cut.pairs,
+            released=0 if is_sequential else cut.chunks,
+            released_pairs=0 if is_sequential else cut.pairs,
         )
     )
     job.total += len(work)

@@ -138,5 +138,5 @@ SHOWN = rows.extended_answer(
 def answer_of(shape: type[BaseModel], job: JobRow, **more: Any) -> dict[str, Any]:
     """Return a job as the API answers it, as LISTED or SHOWN."""
     reference = None if job.reference is None else ReferenceBuild(job.reference)
-    own = {"import": job.import_, "reference": reference, "links": links(job.id)}
-    return rows.values(shape, job, **own, **more)
+    computed = {"import": job.import_, "reference": reference, "links": links(job.id)}
+    return rows.values(shape, job, **computed, **more)
