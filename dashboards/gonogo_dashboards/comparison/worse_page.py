@@ -23,8 +23,8 @@ from gonogo_service.builds import entry_names
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.results import tallies
 from gonogo_service.tests import matrices, recent_builds, test_list
+from gonogo_service.tests.model import TestSpecRow
 from gonogo_service.tests.recent_builds import BuildResult
-from gonogo_service.tests.test_list import TestHead
 from gonogo_service.tests.variants import Variant, variants_of_all
 
 DEFAULT_DAYS = 7
@@ -121,7 +121,7 @@ def _day(text: str | None) -> date | None:
 
 
 def _lines(
-    session: Session, heads: list[TestHead], branch: str, since: date, until: date
+    session: Session, heads: list[TestSpecRow], branch: str, since: date, until: date
 ) -> list[ChangedLine]:
     tests = {head.key: head for head in heads}
     of_tests = variants_of_all(session, list(tests)).values()
@@ -164,7 +164,7 @@ def _lines(
 
 
 def _line(
-    test: TestHead,
+    test: TestSpecRow,
     variant: Variant,
     name: str,
     first: BuildResult | None,

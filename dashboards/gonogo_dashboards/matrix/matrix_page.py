@@ -26,7 +26,7 @@ from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.tests import axis_changes, matrices, test_list
 from gonogo_service.tests.matrices import GRADES, BuildRecord, Place
-from gonogo_service.tests.test_list import TestHead
+from gonogo_service.tests.model import TestSpecRow
 
 FILTERS = ("branch", "arch", "board", "kernel", "verdict", "label", "suite", "grade", "until")
 _OF_ROWS = ("kernel", "verdict", "label", "suite", "grade")
@@ -153,7 +153,7 @@ def read(
     last = first + columns
     place = Place(names[first:last], branch or "", given.get("arch"), given.get("board"))
     only = {name: given.get(name) for name in _OF_ROWS}
-    page: Page[TestHead] = Page((), None)
+    page: Page[TestSpecRow] = Page((), None)
     if (
         place.builds
         and only["verdict"] in (None, *WORST_FIRST)

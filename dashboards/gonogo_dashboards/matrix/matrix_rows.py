@@ -16,7 +16,7 @@ from gonogo_dashboards.kit.list_rows import Count, counts, details_of, shape_of,
 from gonogo_service.builds import entry_names
 from gonogo_service.tests import matrices
 from gonogo_service.tests.matrices import BuildRecord, CellPlace, Place
-from gonogo_service.tests.test_list import TestHead
+from gonogo_service.tests.model import TestSpecRow
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class MatrixRow:
     cells: tuple[MatrixCell | None, ...]
 
 
-def rows_of(session: Session, tests: Sequence[TestHead], place: Place) -> tuple[MatrixRow, ...]:
+def rows_of(session: Session, tests: Sequence[TestSpecRow], place: Place) -> tuple[MatrixRow, ...]:
     """Return a row for each test and each kind of board that it ran on."""
     keys = [test.key for test in tests]
     by_cell = matrices.cells(session, keys, place) if keys else {}

@@ -17,6 +17,7 @@ from gonogo_dashboards.overview.numbers import NumberLine
 from gonogo_service.devices.periods import SeedRate
 from gonogo_service.flags.attention import Night, OpenFlags
 from gonogo_service.jobs.queue_estimate import QueueStatus
+from gonogo_service.kit.database.records import from_object
 from gonogo_service.tests.variants import Variant
 
 RED_SHOWN = 8
@@ -127,16 +128,12 @@ def flag_kinds(
 def last_night(night: Night) -> NightView:
     """Return the runs of the last 24 hours."""
     lines = [
-        RedLine(
-            job.name,
-            urls.job(job.job),
-            job.suite,
-            urls.run(job.run),
-            job.build,
-            job.verdict,
-            job.new,
-            job.before,
-            job.words or "",
+        from_object(
+            RedLine,
+            job,
+            job_url=urls.job(job.job),
+            run_url=urls.run(job.run),
+            words=job.words or "",
         )
         for job in night.red
         if job.new

@@ -15,6 +15,7 @@ from gonogo_dashboards.charts.charts import AXIS, Options, backdrop, line_at
 from gonogo_dashboards.charts.plots import TOLERANCE_RATIO
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.evidence_view import rate_words
+from gonogo_service.kit.database.records import from_object
 from gonogo_service.results import worst
 from gonogo_service.results.model import WHOLE
 from gonogo_service.tests.variants import JobFacts
@@ -52,20 +53,15 @@ def read(session: Session, tail: Tail | None, jobs: Sequence[JobFacts]) -> TailV
     ratios = worst.newest(session, jobs, WHOLE, TOLERANCE_RATIO)
     # a chart of few seeds shows nothing of a tail, however often they ran
     few = min(len(ratios), tail.seeds) < POLICY.least_seeds
-    view = TailView(
+    view = from_object(
+        TailView,
+        tail,
         sentence=tail.words,
-        seeds=tail.seeds,
         observed=rate_words(vars(tail.observed)),
-        predicted=tail.predicted,
-        upper=tail.upper,
-        at_most=tail.at_most,
-        level=tail.level,
         target=POLICY.latent_target,
-        largest=tail.largest,
         fits=tuple(tail.thresholds),
         curve=() if few else tuple(_curve(ratios)),
         summary="",
-        per=tail.per,
     )
     return replace(view, summary=_summary(view))
 

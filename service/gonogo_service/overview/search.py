@@ -20,7 +20,8 @@ from gonogo_service.gauges.model import GaugeRow
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.suites.model import RunJobRow, RunRow
 from gonogo_service.tests import matrices, test_list
-from gonogo_service.tests.test_list import TestFilter, TestHead
+from gonogo_service.tests.model import TestSpecRow
+from gonogo_service.tests.test_list import TestFilter
 
 MAX_BUILDS = 1000
 """Registered builds that are searched by their commits, the newest first."""
@@ -65,7 +66,7 @@ class EntryHit(NamedTuple):
 class Hits:
     """The results by kind; each kind is limited."""
 
-    tests: tuple[TestHead, ...] = ()
+    tests: tuple[TestSpecRow, ...] = ()
     entries: tuple[EntryHit, ...] = ()
     """Tests by the names of suites."""
     jobs: tuple[JobHit, ...] = ()

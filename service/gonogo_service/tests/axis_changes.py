@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import CompoundSelect, bindparam, func, select, union_all
+from sqlalchemy import Select, Text, func, select
 from sqlalchemy.orm import Session, aliased
 
 from gonogo_service.builds.model import BuildRow
 from gonogo_service.devices.model import DeviceHealthRow, DeviceRow
 from gonogo_service.jobs.model import AttemptRow, JobRow
-from gonogo_service.kit.database.each import among
+from gonogo_service.kit.database.each import Columns, Given, among, of_each
 from gonogo_service.kit.database.ids import floor
 from gonogo_service.kit.database.paging import batched
 from gonogo_service.kit.database.states import LISTED_KINDS
@@ -35,6 +34,7 @@ MAX_DATED = 200
 """Changes of each kind on an axis of time, the newest first."""
 _MAX_KEYS = 1000
 """Keys of one query."""
+_BUILD: Columns = (("build", Text()),)
 
 
 class AxisPlace(NamedTuple):
@@ -203,32 +203,28 @@ def _later_tests(start: datetime) -> Any:
 
 def _places(session: Session, builds: Sequence[str]) -> list[AxisPlace]:
     """Return the places of builds with their newest jobs, and when the first was submitted."""
-    if not builds:
-        return []
-    distinct = list(dict.fromkeys(builds))
-    values = {f"build{number}": build for number, build in enumerate(distinct)}
-    jobs: dict[str, dict[str, datetime]] = {}
-    for job, build, at in session.execute(_first_and_newest_jobs(len(distinct)), values):
-        jobs.setdefault(build, {})[job] = at
-    of_build = ((build, jobs.get(build, {})) for build in builds)
+    jobs: dict[int, dict[str, datetime]] = {}
+    for ask in (_newest_jobs, _first_job) if builds else ():
+        for place, job, at in of_each(session, ask, _BUILD, [(build,) for build in builds]):
+            jobs.setdefault(place, {})[job] = at
+    of_build = ((build, jobs.get(place, {})) for place, build in enumerate(builds))
     return [
         AxisPlace((build,), tuple(known), min(known.values(), default=None))
         for build, known in of_build
     ]
 
 
-@cache  # building the statement takes longer than running it
-def _first_and_newest_jobs(builds: int) -> CompoundSelect[Any]:
-    table, parts = JobRow, []
-    for number in range(builds):
-        query = select(table.id, table.build, table.created_at).where(
-            table.build == bindparam(f"build{number}"), table.kind.in_(LISTED_KINDS)
-        )
-        parts += [
-            select(query.order_by(table.id.desc()).limit(JOBS_OF_BUILD).subquery()),
-            select(query.order_by(table.id).limit(1).subquery()),
-        ]
-    return union_all(*parts)
+def _newest_jobs(given: Given) -> Select[*tuple[Any, ...]]:
+    return _jobs(given).order_by(JobRow.id.desc()).limit(JOBS_OF_BUILD)
+
+
+def _first_job(given: Given) -> Select[*tuple[Any, ...]]:
+    return _jobs(given).order_by(JobRow.id).limit(1)
+
+
+def _jobs(given: Given) -> Select[*tuple[Any, ...]]:
+    query = select(JobRow.id, JobRow.created_at)
+    return query.where(JobRow.build == given("build"), JobRow.kind.in_(LISTED_KINDS))
 
 
 def since(session: Session, start: datetime, device_id: str | None = None) -> list[DatedAnnotation]:

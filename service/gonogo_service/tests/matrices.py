@@ -17,7 +17,6 @@ from gonogo_service.results.model import WHOLE, DailyRow
 from gonogo_service.suites.model import RunJobRow, RunRow
 from gonogo_service.tests import test_list
 from gonogo_service.tests.model import AssessmentRow, TestSpecRow
-from gonogo_service.tests.test_list import TestHead
 
 HOLLOW = "hollow"
 GRADES = (*(grade.value for grade in (*Stability, *Sharpness)), HOLLOW)
@@ -102,7 +101,7 @@ def rows(
     grade: str | None = None,
     limit: int = 50,
     cursor: str | None = None,
-) -> Page[TestHead]:
+) -> Page[TestSpecRow]:
     """Return the tests that have a seed on any of the builds: first those that need attention.
 
     Tests of the same grade come by the time of their first submission, the last first.

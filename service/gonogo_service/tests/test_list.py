@@ -75,14 +75,6 @@ class TestFilter:
     standings: Standings = field(default_factory=dict)
 
 
-class TestHead(NamedTuple):
-    """A test without its results."""
-
-    key: str
-    kernel: str
-    canonical: Mapping[str, Any]
-
-
 class GradeRecord(NamedTuple):
     """The grade of a variant's newest assessed build."""
 
@@ -145,11 +137,13 @@ def list_(
         variants_of_all(session, keys),
     )
 
-    def record(test: TestHead) -> TestRecord:
+    def record(test: TestSpecRow) -> TestRecord:
         variants = ran.get(test.key, ())
         grades = {variant: graded[variant] for variant in variants if variant in graded}
         job = last.get(test.key, (None,) * 5)
-        return TestRecord(*test, variants, grades, flagged.get(test.key, 0), *job)
+        return TestRecord(
+            test.key, test.kernel, test.canonical, variants, grades, flagged.get(test.key, 0), *job
+        )
 
     return Page(tuple(map(record, page.items)), page.next)
 
@@ -160,32 +154,31 @@ def ordered(
     conditions: Collection[ColumnElement[bool]],
     limit: int,
     cursor: str | None,
-) -> Page[TestHead]:
+) -> Page[TestSpecRow]:
     """Return a page of the tests that meet the conditions; the cursor is a key. Raises BadCursor.
 
     order: columns, the largest first; the key is the last one.
     """
     table = TestSpecRow
-    query = select(table.key, table.kernel, table.canonical).where(*conditions)
+    query = select(table).where(*conditions)
     if cursor is not None:
         after = session.execute(select(*order).where(table.key == cursor)).one_or_none()
         if after is None:
             raise BadCursor(cursor)
         query = query.where(tuple_(*order) < tuple_(*after))
     query = query.order_by(*(column.desc() for column in order)).limit(limit + 1)
-    return Page.cut([TestHead(*row) for row in session.execute(query)], limit, lambda one: one.key)
+    return Page.cut(session.scalars(query).all(), limit, lambda one: one.key)
 
 
-def heads(session: Session, filters: TestFilter, limit: int) -> tuple[TestHead, ...]:
+def heads(session: Session, filters: TestFilter, limit: int) -> tuple[TestSpecRow, ...]:
     """Return the newest tests that match, without their results."""
     newest = TestSpecRow.created_at, TestSpecRow.key
     return ordered(session, newest, matching(filters), limit, None).items
 
 
-def worst(session: Session, branch: str, limit: int) -> list[TestHead]:
+def worst(session: Session, branch: str, limit: int) -> list[TestSpecRow]:
     """Return the tests of a branch that need attention most, by their newest assessments there."""
-    rows = session.execute(_worst(), {"branch": branch, "limit": limit})
-    return [TestHead(*row) for row in rows]
+    return list(session.scalars(_worst(), {"branch": branch, "limit": limit}))
 
 
 @cache  # building the statement takes longer than running it
@@ -193,7 +186,7 @@ def _worst() -> Select[Any]:
     table, branch = TestSpecRow, bindparam("branch", type_=Text)
     ran = select(JobRow.id).where(JobRow.test_key == table.key, JobRow.branch == branch).exists()
     order = attention(AssessmentRow.branch == branch), table.created_at, table.key
-    query = select(table.key, table.kernel, table.canonical).where(ran)
+    query = select(table).where(ran)
     worst_first = query.order_by(*(column.desc() for column in order))
     return worst_first.limit(bindparam("limit", type_=Integer))
 
