@@ -48,9 +48,9 @@ class SessionRow(Base):
     """A login to the pages; `id` is the hash of the cookie."""
 
     __tablename__ = "sessions"
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[str] = mapped_column(primary_key=True, info=SECRET)
     token_id: Mapped[str] = mapped_column(IdType, ForeignKey("tokens.id"), index=True)
-    csrf: Mapped[str]
+    csrf: Mapped[str] = mapped_column(info=SECRET)
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime] = mapped_column(index=True)
 
