@@ -18,7 +18,7 @@ from gonogo_service.jobs.values import JobCommit, SeedProgress
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import floor, is_id, new_id
 from gonogo_service.kit.database.paging import Page, newest_first
-from gonogo_service.kit.database.records import as_columns, from_object
+from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import LISTED_KINDS, JobKind, JobState
 from gonogo_service.kit.outbox import outbox
 from gonogo_service.tests import test_specs
@@ -89,7 +89,8 @@ def add_row(session: Session, new: NewJob, *, now: datetime, **columns: Any) -> 
     The fields of `new` that are columns are taken; `columns` come on top.
     """
     test_specs.ensure(session, new, now=now)
-    values = as_columns(JobRow, new) | {"queue": new.queue} | columns
+    known = JobRow.__table__.columns.keys() & vars(new).keys()
+    values = {name: getattr(new, name) for name in known} | {"queue": new.queue} | columns
     if not isinstance(values["context"], str):
         values["context"] = dict(values["context"])
     if values.get("commit") is not None:

@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from gonogo_service.kit.database.base import Base
-
 T = TypeVar("T")
 SCHEMA_OF = "x-schema-of"
 """The key of a schema that stands for a shape of `documented`, by its number."""
@@ -83,12 +81,6 @@ def if_readable(shape: type[T], stored: Mapping[str, Any] | None) -> T | None:
 @cache
 def _reader(shape: Any) -> TypeAdapter[Any]:
     return TypeAdapter(shape)
-
-
-def as_columns(table: type[Base], source: object) -> dict[str, Any]:
-    """Return the values of the dataclass's fields that have a column of the same name."""
-    columns = table.__table__.columns
-    return {name: getattr(source, name) for name in _names(type(source)) if name in columns}
 
 
 def _names(shape: Any) -> Iterable[str]:
