@@ -203,7 +203,7 @@ def of_webhooks(site: Site, load: Load, result: Result) -> None:
 
 
 def _undelivered(current: Session) -> list[tuple[str, str]]:
-    query = select(DeliveryRow.webhook_id, DeliveryRow.id)
+    query = select(DeliveryRow.webhook, DeliveryRow.id)
     rows = current.execute(query.where(DeliveryRow.state != DeliveryState.delivered.value))
     return [(str(webhook), str(delivery)) for webhook, delivery in rows]
 
@@ -229,13 +229,13 @@ def of_sums(site: Site, load: Load, result: Result) -> None:
     )
     with reading(site.engine) as current:
         for expected, stored in pairs:
-            wanted, found = (
+            by_rows, by_sums = (
                 {(str(key), str(verdict)): int(n) for key, verdict, n in current.execute(query)}
                 for query in (expected, stored)
             )
-            for key in sorted(wanted.keys() | found.keys()):
-                if wanted.get(key) != found.get(key):
-                    result.wrong(f"the sum {key} is {found.get(key)}, not {wanted.get(key)}")
+            for key in sorted(by_rows.keys() | by_sums.keys()):
+                if by_rows.get(key) != by_sums.get(key):
+                    result.wrong(f"the sum {key} is {by_sums.get(key)}, not {by_rows.get(key)}")
 
 
 def of_audit(site: Site, load: Load, result: Result) -> None:

@@ -20,7 +20,8 @@ from gonogo_service.kit.database.records import schema_of
 from gonogo_service.kit.problems import BadField, Problem
 from gonogo_service.people.context import Ctx, Reader
 from gonogo_service.results import seeds
-from gonogo_service.results.exports import ctrf, parts
+from gonogo_service.results.exports import parts
+from gonogo_service.results.exports.ctrf import CtrfReport
 from gonogo_service.results.exports.formats import FORMATS
 from gonogo_service.results.exports.parts import Export
 from gonogo_service.results.seeds import Order
@@ -73,7 +74,7 @@ def _answers(line: type[ResultOut], as_json: Any, description: str) -> dict[int 
     """Return the media types of an export; `line` is a line of NDJSON."""
     text = {"schema": {"type": "string"}}
     content = {"text/csv": text, "application/xml": text, NDJSON: {"schema": schema_of(line)}}
-    content["application/json"] = {"schema": as_json}
+    content["application/json"] = {"schema": schema_of(as_json)}
     return {200: {"content": content, "description": description}}
 
 
@@ -81,7 +82,7 @@ def _answers(line: type[ResultOut], as_json: Any, description: str) -> dict[int 
     "/jobs/{job_id}/results",
     responses=_answers(
         ResultOut,
-        {"anyOf": [schema_of(Page[ResultOut]), ctrf.SCHEMA]},
+        Page[ResultOut] | CtrfReport,
         "A page, or the file; of NDJSON, the schema is that of a line",
     ),
     response_class=Response,
@@ -131,7 +132,7 @@ def results(
     "/runs/{run_id}/results",
     tags=["runs"],
     responses=_answers(
-        ResultOfRun, ctrf.SCHEMA, "The file; of NDJSON, the schema is that of a line"
+        ResultOfRun, CtrfReport, "The file; of NDJSON, the schema is that of a line"
     ),
     response_class=Response,
     summary="Export the results of a run",

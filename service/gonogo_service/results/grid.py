@@ -17,7 +17,7 @@ from gonogo_service.results.seed_order import SeedOrder
 from gonogo_service.results.seeds import SEED
 
 MAX_ROWS = 32 * BLOCK
-"""Of a job with more seeds, and of one without rows, the blocks are the cells."""
+"""Rows that are read: in a job with more seeds, or without rows, the blocks are the cells."""
 
 
 class GridJob(Protocol):
@@ -75,8 +75,8 @@ def read(session: Session, job: GridJob, most: int) -> Grid:
     width = _width(length, most)
     starts = range(0, length, width)
     cells = [Cell(start, min(start + width, length)) for start in starts]
-    found = _grouped if _is_range(order) else _placed
-    for place, verdict, number in found(session, job.id, order, width):
+    placed = _grouped if _is_range(order) else _placed
+    for place, verdict, number in placed(session, job.id, order, width):
         _count(cells[min(place // width, len(cells) - 1)], place, verdict, number)
     return Grid(order, length, width, tuple(cells))
 
@@ -142,8 +142,8 @@ def _blocks(order: SeedOrder) -> list[int]:
 
 def _count(cell: Cell, place: int, verdict: str, number: int) -> None:
     cell.done += number
-    found = Verdict(verdict)
-    if cell.verdict is None or found.rank < cell.verdict.rank:
-        cell.verdict, cell.first = found, place
-    elif found is cell.verdict:
+    worst = Verdict(verdict)
+    if cell.verdict is None or worst.rank < cell.verdict.rank:
+        cell.verdict, cell.first = worst, place
+    elif worst is cell.verdict:
         cell.first = min(cell.first, place)

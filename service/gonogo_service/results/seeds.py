@@ -102,8 +102,8 @@ def read(
         chosen = select(*order).join(SourceRow, OF_SOURCE).where(*conditions, SEED)
         part = chosen.order_by(*order).limit(limit).subquery()
         query = query.join(part, and_(*(column == part.c[column.key] for column in order)))
-    found = session.execute(query.order_by(*order, ResultRow.place)).partitions(1000)
-    return _seeds((row for part in found for row in part), reader)
+    parts = session.execute(query.order_by(*order, ResultRow.place)).partitions(1000)
+    return _seeds((row for part in parts for row in part), reader)
 
 
 def read_at(session: Session, places: Sequence[tuple[str, int]]) -> Iterator[StoredSeed]:

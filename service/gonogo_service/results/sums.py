@@ -73,7 +73,7 @@ def key_of(axes: Mapping[str, Any]) -> str:
     return str(UUID(bytes=hashlib.sha256(text.encode()).digest()[:16]))
 
 
-def _add_days(session: Session, job: JobRow, blocks: Iterable[Mapping[str, Any]]) -> None:
+def _add_days(session: Session, job: JobRow, blocks: Iterable[Any]) -> None:
     """Add blocks to the days of a job's test; each has the context of its own job, if another."""
     unit = {name: getattr(job, name) for name in UNIT}
     copied = ("device", "day", "output", "verdict", "explanation", *SUMS)
@@ -192,11 +192,11 @@ def _values(output: Any, statistic: str) -> Any:
     """Return the finite values of a statistic, NaN for others."""
     import numpy as np
 
-    found = output.find(statistic)
-    if found is None:
+    column = output.find(statistic)
+    if column is None:
         given = output.values(statistic)
-        found = np.array([np.nan if value is None else value for value in given], np.float64)
-    return np.where(np.isfinite(found), np.abs(found), np.nan)
+        column = np.array([np.nan if value is None else value for value in given], np.float64)
+    return np.where(np.isfinite(column), np.abs(column), np.nan)
 
 
 def _counts(batch: Batch, group: _Group, with_outputs: set[int]) -> dict[str, Any]:
@@ -234,7 +234,7 @@ def _figures(values: Mapping[str, Any], keys: Sequence[tuple[int, int]]) -> dict
             continue
         known = column[places]
         logs = np.log(np.maximum(known, TINY))
-        found = {
+        sums = {
             name: float(known.max()),
             f"{name}_seed": keys[places[known.argmax()]][0],
             f"{name}_n": len(known),
@@ -242,7 +242,7 @@ def _figures(values: Mapping[str, Any], keys: Sequence[tuple[int, int]]) -> dict
             f"{name}_log2": float((logs**2).sum()),
             f"{name}_sum": float(known.sum()),
         }
-        figures |= {key: value for key, value in found.items() if key in figures}
+        figures |= {key: value for key, value in sums.items() if key in figures}
     return figures
 
 

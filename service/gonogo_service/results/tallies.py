@@ -48,9 +48,9 @@ class Tally:
     """Seeds by verdict."""
     explanations: Mapping[str, int] = field(default_factory=dict)
     figures: Mapping[str, Figure] = field(default_factory=dict)
-    """Of tolerance_ratio, rounding_ratio and, for an output, rms."""
+    """Figures of tolerance_ratio, rounding_ratio and, for an output, rms."""
     metrics: Mapping[str, float | None] = field(default_factory=dict)
-    """Of an output the largest tolerance_ratio, rounding_ratio and max_abs, and the mean rms and
+    """The largest tolerance_ratio, rounding_ratio and max_abs of an output, its mean rms and
     pcc_deficit."""
     seed_ms: float | None = None
     """The mean duration of seeds with outputs."""
@@ -111,10 +111,10 @@ def sums(
     columns += [func.max(getattr(table, name)) for name in _MAXIMA]
     groups = (*by, table.verdict, table.explanation)
     query = select(*groups, *columns).where(*where).group_by(*groups)
-    found: dict[Any, list[Any]] = {}
+    rows_of: dict[Any, list[Any]] = {}
     for row in session.execute(query.order_by(*by)):
-        found.setdefault(tuple(row[: len(by)]), []).append(row[len(by) :])
-    return {place: _tally(rows) for place, rows in found.items()}
+        rows_of.setdefault(tuple(row[: len(by)]), []).append(row[len(by) :])
+    return {place: _tally(rows) for place, rows in rows_of.items()}
 
 
 def _tally(rows: Iterable[Any]) -> Tally:
@@ -163,7 +163,7 @@ def middle_errors(
     table = DailyRow
     names = sorted({build for of_variant in builds.values() for build in of_variant})
     by = (table.test_key, table.branch, table.arch, table.board, table.build, table.output)
-    found: dict[tuple[Variant, str], dict[str, float]] = {}
+    errors: dict[tuple[Variant, str], dict[str, float]] = {}
     for keys in batched(sorted({variant.test_key for variant in builds}), _AT_ONCE):
         where = table.test_key.in_(keys), table.build.in_(names), table.output != WHOLE
         query = select(*by, func.sum(table.rms_log), func.sum(table.rms_n)).where(*where)
@@ -171,5 +171,5 @@ def middle_errors(
             variant = Variant(*place)
             if known and build in builds.get(variant, ()):
                 middle = math.exp(float(logs) / int(known))
-                found.setdefault((variant, build), {})[output] = middle
-    return found
+                errors.setdefault((variant, build), {})[output] = middle
+    return errors

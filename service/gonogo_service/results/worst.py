@@ -113,13 +113,13 @@ def marks(
     more: further statistics to read; None: all. Raises ValueError for an unknown metric.
     """
     table, names = ResultRow, _names(_known(metric), more)
-    found: list[Mark] = []
+    every: list[Mark] = []
     for ids in batched([job.id for job in jobs], _AT_ONCE):
         where = among(session, table.job_id, ids), table.output.in_((output, WHOLE))
         query = select(table.job_id, *_columns(names)).where(*where)
         rows = session.execute(query.order_by(table.job_id, table.seed, table.repeat))
-        found += [_mark(job, row, metric, names) for job, *row in rows]
-    return found
+        every += [_mark(job, row, metric, names) for job, *row in rows]
+    return every
 
 
 def worst_marks(

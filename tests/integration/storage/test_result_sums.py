@@ -77,8 +77,8 @@ def fill(engine: Engine) -> list[dict[str, Any]]:
 
 
 def total(current: Session, table: Any, *where: Any) -> tallies.Tally:
-    (found,) = tallies.sums(current, table, (table.output,), *where).values()
-    return found
+    (tally,) = tallies.sums(current, table, (table.output,), *where).values()
+    return tally
 
 
 def test_the_sums_are_those_of_the_rows(engine: Engine) -> None:
@@ -110,8 +110,8 @@ def test_days_are_counted_by_build_context_and_device_without_comparisons(engine
 
     def seeds_by(*columns: Any) -> dict[Any, int]:
         with reading(engine) as current:
-            found = tallies.sums(current, DailyRow, columns, DailyRow.output == WHOLE)
-        return {place: tally.seeds for place, tally in found.items()}
+            by_place = tallies.sums(current, DailyRow, columns, DailyRow.output == WHOLE)
+        return {place: tally.seeds for place, tally in by_place.items()}
 
     days = {(date(2026, 2, 28),): 2, (date(2026, 3, 1),): 46, (date(2026, 3, 2),): 1}
     assert seeds_by(DailyRow.day) == days
@@ -192,14 +192,14 @@ def test_a_seed_is_read_as_it_was_sent_and_its_worst_output_comes_first(engine: 
     rows += [stored_jobs.unwell(3, "hang", "no answer\x00")]
     store(engine, job, rows)
     with reading(engine) as current:
-        found = {seed.seed: seed for seed in seeds.read(current, ResultRow.job_id == job)}
+        stored_seeds = {seed.seed: seed for seed in seeds.read(current, ResultRow.job_id == job)}
         few = list(seeds.read(current, ResultRow.job_id == job, statistics=("rms",), limit=2))
         (largest,) = current.execute(select(func.min(ResultRow.minus_size), func.count())).all()
     assert [seed.seed for seed in few] == [0, 1]
     assert set(few[0].outputs["dx"]) == {"verdict", "explanation", "rms"}
     assert tuple(largest) == (-math.inf, 10)
     for row in rows[:3]:
-        seed = found[row["seed"]]
+        seed = stored_seeds[row["seed"]]
         assert list(seed.outputs) == worst_first(seed.outputs)
         for name, output in row["outputs"].items():
             for statistic, value in output.items():
@@ -207,9 +207,12 @@ def test_a_seed_is_read_as_it_was_sent_and_its_worst_output_comes_first(engine: 
                 stored = seed.outputs[name].get(statistic)
                 assert stored == (value if is_finite else None), statistic
     kinds = {"tolerance_ratio": "inf", "rms": "nan"}
-    assert found[1].outputs["dx"]["nonfinite_kinds"] == kinds
-    assert seeds.value_of(found[1].outputs["dx"], "tolerance_ratio") == math.inf
-    assert (found[3].outputs, found[3].message) == ({}, "no answer\N{REPLACEMENT CHARACTER}")
+    assert stored_seeds[1].outputs["dx"]["nonfinite_kinds"] == kinds
+    assert seeds.value_of(stored_seeds[1].outputs["dx"], "tolerance_ratio") == math.inf
+    assert (stored_seeds[3].outputs, stored_seeds[3].message) == (
+        {},
+        "no answer\N{REPLACEMENT CHARACTER}",
+    )
 
 
 @pytest.mark.parametrize(
@@ -256,8 +259,8 @@ def test_a_grid_of_blocks_tells_what_a_grid_of_rows_does(
     assert by_rows.width == (5 if most == 7 else 1)
     assert by_rows.cells[0].verdict == ("pass_by_tolerance" if most == 7 else None)
     (block,) = by_blocks.cells
-    found = [cell for cell in by_rows.cells if cell.verdict is not None]
-    first = min(found, key=lambda cell: (cell.verdict.rank if cell.verdict else 0, cell.first))
+    finished = [cell for cell in by_rows.cells if cell.verdict is not None]
+    first = min(finished, key=lambda cell: (cell.verdict.rank if cell.verdict else 0, cell.first))
     assert (block.done, block.verdict, block.first) == (26, first.verdict, first.first)
 
 

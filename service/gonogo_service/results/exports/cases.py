@@ -119,17 +119,17 @@ def _case(part: Part, row: Row, name: str, entry: Mapping[str, Any], outputs: Ou
     """Return the case of an entry, a seed or a test, with the arrays that were judged for it."""
     verdict, outcome = Verdict(entry["verdict"]), entry.get("outcome")
     status = status_of(verdict, outcome)
-    own = str(entry.get("message") or "")
+    report = str(entry.get("message") or "")
     is_plain = verdict in (Verdict.pass_, Verdict.not_judged)
     message = "" if is_plain else f"{verdict.label}: {verdict.sentence}"
     if status is not Status.passed:
-        message = message or own.strip().partition("\n")[0] or outcome or verdict.label
+        message = message or report.strip().partition("\n")[0] or outcome or verdict.label
     bad = {
         output: judged
         for output, judged in outputs.items()
         if output and judged["verdict"] != Verdict.pass_
     }
-    details = [own, *(f"{output}: {_numbers(judged)}" for output, judged in bad.items())]
+    details = [report, *(f"{output}: {_numbers(judged)}" for output, judged in bad.items())]
     if status is not Status.passed and part.job.kind is JobKind.seeds:
         details.append(f"again: {_check_command(part, row, next(iter(bad), ''))}")
     facts: dict[str, Any] = {"job": part.job.id, "build": part.job.build, "verdict": verdict.value}
