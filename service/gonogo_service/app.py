@@ -44,7 +44,7 @@ they are. The length of a compressed page can't leak the CSRF token: the cookie 
 so no other site gets such a page."""
 GZIP_LEVEL = 3
 """Half the time of level 5, and 5 % more bytes."""
-THREADS = 16
+THREADS = 8
 """Requests that compute at once. They share one interpreter: more would only slow each other down,
 and the event loop, which answers probes."""
 
