@@ -14,6 +14,8 @@ from gonogo_service.flags import api as flags
 from gonogo_service.gauges import api as gauges
 from gonogo_service.hosts import api as hosts
 from gonogo_service.jobs.api import artifacts, diagnosis, events, imports, jobs
+from gonogo_service.kit import rooms
+from gonogo_service.kit.resource import Resource
 from gonogo_service.people import api as tokens
 from gonogo_service.people import audit_api as audit
 from gonogo_service.results import api as results
@@ -26,7 +28,10 @@ from gonogo_service.webhooks import api as webhooks
 
 
 def routers() -> list[APIRouter]:
-    """Return every router of the API, in the order of the documentation."""
+    """Return every router of the API, in the order of the documentation.
+
+    A noun that isn't named here comes last: the module `api` of each room is found by itself.
+    """
     jobs_and_results = (jobs, imports, results, artifacts, events, diagnosis)
     tests_and_suites = (
         tests,
@@ -53,4 +58,6 @@ def routers() -> list[APIRouter]:
         audit,
     )
     nouns = (*jobs_and_results, *tests_and_suites, *fleet_and_ci)
-    return [*(noun.router for noun in nouns), devices.workers_router]
+    named = [*(noun.router for noun in nouns), devices.workers_router]
+    rooms.modules("api")
+    return [*named, *(noun.router for noun in Resource.made if noun.router not in named)]
