@@ -221,7 +221,7 @@ def test_a_comparison_takes_as_many_statements_for_three_tests_as_for_one(api: A
         assert build_series.records_of(session, facts) == alone
     assert (len(comparison.tests), len(many)) == (3, len(few))
     assert not any(
-        "DISTINCT seed_results.job_id" in statement for statement in many
+        "DISTINCT job_blocks.job_id" in statement for statement in many
     )  # no device was ever sick
     assert [
         entry.check is not None and "--seed-start 4" in entry.check for entry in comparison.tests

@@ -259,7 +259,7 @@ def test_the_page_and_its_twin_say_the_same_in_a_bounded_number_of_statements(
         )
         twin = api.client.get("/overview.json").json()
         assert len(statements) <= 33, statements
-        assert not any("seed_results" in statement for statement in statements)
+        assert not any("FROM results" in statement for statement in statements)
         page = api.client.get("/").text
         for number in twin["numbers"]:
             assert f'href="{escape(number["url"])}"' in page
