@@ -22,6 +22,7 @@ from gonogo_service.flags.model import FlagRow
 from gonogo_service.kit.background_context import BackgroundContext, log
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.outbox import outbox
+from gonogo_service.kit.outbox.model import OutboxRow
 from gonogo_service.tests import assessing, assessments, trends
 from gonogo_service.tests.assessing import Assessment, Missed
 from gonogo_service.tests.assessments import ASSESS
@@ -62,7 +63,7 @@ class Assessor:
             "assessment",
             jobs,
             lambda key: self._assess(key, jobs[key]),
-            outbox.postponed,
+            OutboxRow.put_off,
             max_s=PASS_S,
         )
 

@@ -135,13 +135,7 @@ class Deliver:
         except Exception as problem:
             log.exception("could not be handled; trying again later", work=key)
             error = f"{type(problem).__name__}: {problem}"
-
-            def postpone(session: Session) -> None:
-                row = work.locked(session, key)
-                if row is not None:
-                    row.postpone(error)
-
-            self.context.session(postpone)
+            self.context.session(partial(work.put_off, key=key, reason=error))
             return True
 
 

@@ -98,14 +98,12 @@ class Answerer:
         error = "; ".join(dict.fromkeys(map(str, problems)))
         until = max((limit.until for limit in problems if isinstance(limit, Limited)), default=None)
 
-        def postpone(session: Session) -> None:
-            row = AnswerRow.locked(session, commit_check_id)
-            if row is not None and until is not None:  # a limit is no failed try
-                row.error, row.due_at = error[:500], until
-            elif row is not None:
-                row.postpone(error)
-
-        self._context.session(postpone)
+        if until is None:
+            self._context.session(partial(AnswerRow.put_off, key=commit_check_id, reason=error))
+        else:  # no failed try
+            self._context.session(
+                lambda session: answers.limited(session, commit_check_id, error, until)
+            )
 
     def _status(self, check: CommitCheckRow, answer: AnswerRow, current: Report) -> None:
         status = current.status()

@@ -8,10 +8,10 @@ from sqlalchemy import Select, and_, or_, select
 from sqlalchemy.orm import Session
 
 from gonogo_service.ci.model import AnswerRow, CommentRow, CommitCheckRow
-from gonogo_service.kit.database.dialect import upsert
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import is_id
 from gonogo_service.kit.database.states import AnswerState, RunState
+from gonogo_service.kit.outbox.model import MAX_REASON_CHARS
 from gonogo_service.suites.model import RunRow
 
 OPEN_RUN = (RunState.running, RunState.cancelling)
@@ -76,6 +76,13 @@ def _has_open_run(session: Session, row: AnswerRow) -> bool:
     return session.scalars(query.limit(1)).first() is not None
 
 
+def limited(session: Session, commit_check_id: str, error: str, until: datetime) -> None:
+    """Wait for the end of a rate limit, which is no failed try."""
+    row = AnswerRow.locked(session, commit_check_id)
+    if row is not None:
+        row.error, row.due_at = error[:MAX_REASON_CHARS], until
+
+
 def again(session: Session, commit_check_id: str) -> AnswerRow | None:
     """Report everything again in its present state; None if there is no such answer."""
     row = AnswerRow.locked(session, commit_check_id, ended=True)
@@ -124,6 +131,12 @@ def commented(
     session: Session, repository: str, pull_request: int, comment_id: int, digest: str
 ) -> None:
     """Store the number of our comment and the hash of its text."""
-    key = {"repository": repository, "pull_request": pull_request}
-    row = {**key, "comment_id": comment_id, "told": digest, "updated_at": utcnow()}
-    upsert(session, CommentRow, [row])
+    session.merge(
+        CommentRow(
+            repository=repository,
+            pull_request=pull_request,
+            comment_id=comment_id,
+            digest=digest,
+            updated_at=utcnow(),
+        )
+    )

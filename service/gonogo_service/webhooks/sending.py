@@ -84,13 +84,8 @@ class Sender:
                 )
             answer = Answer(error=f"{type(problem).__name__}: {problem}"[:MAX_ERROR_CHARS])
         took_ms = round((time.perf_counter() - began) * 1e3, 3)
-        outcome = DeliveryTryRow(
-            at=moment,
-            duration_ms=took_ms,
-            status=answer.status,
-            error=answer.error,
-            answer=answer.text,
-        )
+        facts = {"status": answer.status, "error": answer.error}
+        outcome = DeliveryTryRow(at=moment, duration_ms=took_ms, answer=answer.text, **facts)
 
         def record(session: Session) -> str | None:
             ended, gone = None, answer.status == GONE
@@ -105,8 +100,7 @@ class Sender:
             return None if row is None else row.state
 
         state = self.context.session(record)
-        outcome_words = {"status": answer.status, "error": answer.error, "state": state}
-        log.info("webhook", webhook=webhook.id, delivery=delivery_id, **outcome_words)
+        log.info("webhook", webhook=webhook.id, delivery=delivery_id, state=state, **facts)
         return state == DeliveryState.delivered
 
     def _deliver(self, webhook: WebhookRow, delivery: DeliveryRow, moment: datetime) -> Answer:
@@ -133,10 +127,10 @@ class Sender:
 
 def _with_webhook(session: Session, delivery_id: str) -> tuple[WebhookRow, DeliveryRow] | None:
     delivery = session.get(DeliveryRow, delivery_id)
-    webhook = None if delivery is None else session.get(WebhookRow, delivery.webhook)
-    if delivery is None or webhook is None or webhook.state != WebhookState.active:
+    if delivery is None or delivery.due_at is None:
         return None
-    return webhook, delivery
+    webhook = session.get(WebhookRow, delivery.webhook)
+    return None if webhook is None or webhook.state != WebhookState.active else (webhook, delivery)
 
 
 def post(

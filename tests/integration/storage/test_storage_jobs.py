@@ -509,7 +509,7 @@ def test_an_undelivered_letter_comes_back_when_it_is_due(engine: Engine) -> None
         for _ in range(2):
             outbox.add(current, "job.finished", "job.finished:1", {"job": "1"}, now=now)
         (message,) = outbox.due(current, now=now)
-        outbox.postponed(current, message.id, "refused", now=now)
+        message.postpone("refused", now=now)
         assert outbox.due(current, now=now) == []
         (message,) = outbox.due(current, now=now + timedelta(seconds=6))
         assert message.tries == 1

@@ -82,7 +82,7 @@ class Receiver(_Server):
                     self._drip(reply)
                     return
                 if reply.gate is not None:
-                    reply.gate.wait(10)
+                    reply.gate.wait(WAIT_S)
                 self.send_response(reply.status)
                 for name, value in reply.headers.items():
                     self.send_header(name, value)

@@ -150,6 +150,15 @@ class DueWorkRow(Base):
         if self.due_at is None:
             self.state, self.ended_at = FAILED, now
 
+    @classmethod
+    def put_off(
+        cls, session: Session, key: str, reason: str, *, now: datetime | None = None
+    ) -> None:
+        """Count a failed try of work that nobody else has handled meanwhile."""
+        row = cls.locked(session, key)
+        if row is not None:
+            row.postpone(reason, now=now)
+
     def repeat(self, *, now: datetime | None = None) -> None:
         """Make it due again, as a person requests it."""
         self.state, self.due_at = WAITING, now or utcnow()

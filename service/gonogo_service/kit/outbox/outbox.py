@@ -64,15 +64,6 @@ def delivered(session: Session, ids: Sequence[str], *, now: datetime | None = No
     return bool(getattr(marked, "rowcount", 0))
 
 
-def postponed(
-    session: Session, message_id: str, error: str, *, now: datetime | None = None
-) -> None:
-    """Record why a delivery failed; it is retried after a growing delay, and never given up."""
-    row = OutboxRow.locked(session, message_id)
-    if row is not None:
-        row.postpone(error, now=now)
-
-
 def purge(session: Session, *, now: datetime | None = None) -> int:
     """Delete messages that were delivered long ago; return their number."""
     old = OutboxRow.ended_at < (now or utcnow()) - KEEP
