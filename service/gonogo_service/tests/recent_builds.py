@@ -13,7 +13,6 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
-    ColumnElement,
     Integer,
     Select,
     bindparam,
@@ -30,9 +29,8 @@ from gonogo_service.kit.database.columns import IdType
 from gonogo_service.kit.database.each import Given, of_each
 from gonogo_service.kit.database.ids import floor
 from gonogo_service.kit.database.paging import batched
-from gonogo_service.kit.database.states import LISTED_KINDS, JobState
 from gonogo_service.results.model import WHOLE, DailyRow
-from gonogo_service.tests.variants import COLUMNS, NAMES, Variant
+from gonogo_service.tests.variants import COLUMNS, ENDED, NAMES, Variant
 
 _NEWEST_JOBS = 48
 """The newest jobs of a variant that are read: its last builds, some of which ran twice."""
@@ -40,6 +38,9 @@ _MAX_VARIANTS = 50
 NO_START, _NO_END = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
 WEEK, MONTH = 7, 30
 """Days of the two rates."""
+_PROBE = select(ProbeRow.job_id).where(ProbeRow.job_id == JobRow.id).correlate(JobRow).exists()
+STANDING = ENDED & ~_PROBE
+"""The jobs whose results say how a test stands: a bisection runs old builds again."""
 
 
 class BuildResult(NamedTuple):
@@ -129,24 +130,12 @@ def _newest_jobs(given: Given) -> Select[*tuple[Any, ...]]:
         select(*columns)
         .where(
             *(getattr(table, name) == given(name) for name in NAMES),
-            *ended(table),
+            STANDING,
             table.id >= bindparam("since", type_=IdType),
             table.id < bindparam("before", type_=IdType),
         )
         .order_by(table.id.desc())
         .limit(bindparam("jobs", type_=Integer))
-    )
-
-
-def ended(table: Any) -> tuple[ColumnElement[bool], ...]:
-    """Return the conditions on jobs (or an alias) whose results say how a test stands."""
-    probe = select(ProbeRow.job_id).where(ProbeRow.job_id == table.id).correlate(table).exists()
-    return (
-        table.reference.is_(None),
-        table.kind.in_(LISTED_KINDS),
-        table.state.in_((JobState.finished, JobState.cancelled)),
-        table.done > 0,
-        ~probe,
     )
 
 

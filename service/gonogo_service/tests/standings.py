@@ -22,7 +22,7 @@ from gonogo_service.kit.database.columns import IdType, UtcTime
 from gonogo_service.kit.database.ids import floor
 from gonogo_service.results.model import WHOLE, JobBlockRow
 from gonogo_service.tests import recent_days
-from gonogo_service.tests.recent_builds import ended
+from gonogo_service.tests.recent_builds import STANDING
 
 HOLLOW, RED, FLAKY = KINDS = "hollow", "red", "flaky"
 _FLAGS = "hollow", "wrong", "false_alarm", "red", "flaky", "lost"
@@ -176,7 +176,7 @@ def _jobs(given: Collection[str], every_build: bool) -> Select[Any]:
     table, variant = JobRow, ("test_key", "branch", "arch", "board")
     places = [getattr(table, name) for name in variant]
     since = table.id >= bindparam("since", type_=IdType)
-    conditions = [*ended(table), since]
+    conditions = [STANDING, since]
     if "until" in given:
         conditions.append(table.id < bindparam("before", type_=IdType))
         conditions.append(table.finished_at <= bindparam("until", type_=UtcTime))
