@@ -28,12 +28,7 @@ from gonogo_dashboards.jobs.job_logs import LogView, TelemetryView
 from gonogo_dashboards.jobs.seed_details import ComparisonLine, SeedDetails, SeedLine
 from gonogo_dashboards.jobs.seed_grid import GridView
 from gonogo_dashboards.jobs.selection_tests import Part, TestsView
-from gonogo_dashboards.kit import (
-    build_cells,
-    comparators_view,
-    imported,
-    words,
-)
+from gonogo_dashboards.kit import build_cells, comparators_view, imported, words
 from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
 from gonogo_dashboards.kit.imported import ImportedView
 from gonogo_dashboards.kit.list_rows import JobLine, job_line

@@ -20,12 +20,7 @@ from gonogo_service.jobs.dispatching import Sendable
 from gonogo_service.kit.background_context import BROKER_AWAY, BackgroundContext, log
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.outbox import outbox
-from gonogo_workers.queue import (
-    CANCEL,
-    DISPATCH_NOTIFICATION_KEY,
-    RUN_CHUNK,
-    cancel_key,
-)
+from gonogo_workers.queue import CANCEL, DISPATCH_NOTIFICATION_KEY, RUN_CHUNK, cancel_key
 from gonogo_workers.queue import publish as to_queue
 
 PER_WORKER = 2

@@ -13,11 +13,7 @@ from gonogo_service.jobs.events import StateChange
 from gonogo_service.jobs.kinds import kind_of
 from gonogo_service.jobs.model import AttemptRow, ChunkRow, JobRow
 from gonogo_service.jobs.queue_estimate import OPEN
-from gonogo_service.kit.database.states import (
-    AttemptState,
-    ChunkState,
-    JobState,
-)
+from gonogo_service.kit.database.states import AttemptState, ChunkState, JobState
 
 _STARTED = (ChunkState.running, ChunkState.stopping)
 NAMED = 3

@@ -10,19 +10,10 @@ from gonogo.devices.boards import ARCHES, BOARDS, arch_of
 from gonogo.errors import FieldError
 from gonogo.fields import choice, did_you_mean
 from gonogo.settings import Settings
-from gonogo.spec.builds import (
-    EMULATOR,
-    Build,
-    known_build,
-    own_builds,
-)
+from gonogo.spec.builds import EMULATOR, Build, known_build, own_builds
 from gonogo.spec.executors import EXECUTORS
 from gonogo.spec.regimes import check_exact_executor
-from gonogo.spec.selections import (
-    AnyTest,
-    SelectionTest,
-    check_executor,
-)
+from gonogo.spec.selections import AnyTest, SelectionTest, check_executor
 from gonogo.spec.test_spec import TestSpec
 from gonogo.workloads import check_build
 from gonogo_service.builds import store as builds

@@ -26,14 +26,7 @@ from gonogo_service.jobs.bodies import JobIn
 from gonogo_service.jobs.job_removal import JobRemoved, NotRemovable
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit import audit
-from gonogo_service.kit.answers import (
-    Cursor,
-    Filter,
-    Limit,
-    extend_page,
-    make_router,
-    require,
-)
+from gonogo_service.kit.answers import Cursor, Filter, Limit, extend_page, make_router, require
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.states import JobKind, JobState
