@@ -30,8 +30,8 @@ def latest_jobs(session: Session, states: Sequence[JobState], limit: int) -> lis
         for state in states
     ]
     ids = union_all(*(select(part.c.id) for part in parts))
-    latest = jobs.many(session, sorted(session.scalars(ids), reverse=True)[:limit])
-    return [latest[job_id] for job_id in sorted(latest, reverse=True)]
+    latest = jobs.in_lists().where(JobRow.id.in_(ids)).order_by(JobRow.id.desc())
+    return list(session.scalars(latest.limit(limit)))
 
 
 def open_jobs(session: Session, limit: int) -> list[JobRow]:
@@ -41,11 +41,7 @@ def open_jobs(session: Session, limit: int) -> list[JobRow]:
     """
     listed = latest_jobs(session, RUNNING_STATES, limit)
     if room := limit - len(listed):
-        queued = select(JobRow.id).where(
-            JobRow.state == JobState.queued, JobRow.kind.in_(LISTED_KINDS)
-        )
+        queued = jobs.in_lists().where(JobRow.state == JobState.queued)
         order = queued.order_by(JobRow.priority.desc(), JobRow.id).limit(room)
-        ids = list(session.scalars(order))
-        waiting = jobs.many(session, ids)
-        listed += [waiting[job_id] for job_id in ids if job_id in waiting]
+        listed += session.scalars(order)
     return listed
