@@ -22,10 +22,8 @@ FROM pg_class class
 LEFT JOIN pg_attribute attribute ON attribute.attrelid = class.oid AND attribute.attnum > 0
 WHERE class.relnamespace = 'public'::regnamespace ORDER BY class.relname, attribute.attnum
 """
-# partitions come with their table
 TABLES = (
-    "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN "
-    "('r', 'p') AND NOT relispartition"
+    "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'"
 )
 OTHERS = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
