@@ -32,7 +32,7 @@ from gonogo_service.jobs.api.events import After, LastEventId, answers, last_kno
 from gonogo_service.jobs.bodies import MAX_SEED, Commit, JobIn, JobOptions
 from gonogo_service.jobs.events import Event
 from gonogo_service.jobs.new_job import BACKGROUND_PRIORITY
-from gonogo_service.kit import audit, rows
+from gonogo_service.kit import audit, idempotency, rows
 from gonogo_service.kit.answers import require
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
@@ -171,7 +171,7 @@ def submit(
     who: Submitter,
     request: Request,
     body: BisectionIn,
-    key: idempotency_keys.Key = None,
+    key: idempotency.Key = None,
 ) -> Response:
     """Run builds of the series until the place of the change is known.
 

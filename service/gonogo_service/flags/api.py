@@ -15,7 +15,7 @@ from gonogo_service.flags import store
 from gonogo_service.flags.evidence_kinds import FlagDetail, FlagEvidence
 from gonogo_service.flags.model import FlagChangeRow, FlagRow, FlagState
 from gonogo_service.flags.noun import ACKNOWLEDGED_FOR, FlagChange, FlagFields, FlagsChange
-from gonogo_service.kit import rows
+from gonogo_service.kit import idempotency, rows
 from gonogo_service.kit.answers import (
     Cursor,
     Filter,
@@ -30,7 +30,6 @@ from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import Documented
 from gonogo_service.kit.principals import Principal
 from gonogo_service.kit.problems import BadField, WrongField, wrong_field
-from gonogo_service.people import idempotency_keys
 from gonogo_service.people.context import Context, Ctx, Reader, Submitter
 
 router = make_router("flags")
@@ -136,7 +135,7 @@ def change_many(
     who: Submitter,
     request: Request,
     body: FlagsChange,
-    key: idempotency_keys.Key = None,
+    key: idempotency.Key = None,
 ) -> Response:
     """Set any of state, owner, reason and expires of up to 200 flags in one transaction.
 
@@ -145,7 +144,7 @@ def change_many(
     """
     fields = _changed(context, who, body, "ids", "versions")
 
-    def make(session: Session) -> idempotency_keys.Answer:
+    def make(session: Session) -> idempotency.Answer:
         outcomes = store.change_many(
             session, body.ids, fields, actor=who.actor, versions=body.versions
         )
@@ -153,7 +152,7 @@ def change_many(
         return 200, FlagsChanged(changed, [_outcome(outcome) for outcome in outcomes]), {}
 
     sent = body.model_dump(mode="json", exclude_unset=True)
-    return idempotency_keys.once(context, request, who, key, sent, make, counted=False)[0]
+    return idempotency.once(context, request, who, key, sent, make)[0]
 
 
 def _changed(context: Context, who: Principal, body: FlagFields, *others: str) -> dict[str, Any]:

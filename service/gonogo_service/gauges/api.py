@@ -14,7 +14,7 @@ from gonogo_service.gauges.bodies import GaugeIn
 from gonogo_service.gauges.model import GaugeLinks, GaugeRow, GaugeTarget
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import JobRow
-from gonogo_service.kit import audit, rows
+from gonogo_service.kit import audit, idempotency, rows
 from gonogo_service.kit.answers import require
 from gonogo_service.kit.database.states import ChunkCounts, JobState
 from gonogo_service.kit.resource import Checked, Resource, undone
@@ -83,7 +83,7 @@ router = GAUGES.router
     summary="Measure a test",
 )
 def submit(
-    context: Ctx, who: Submitter, request: Request, body: GaugeIn, key: idempotency_keys.Key = None
+    context: Ctx, who: Submitter, request: Request, body: GaugeIn, key: idempotency.Key = None
 ) -> Response:
     """Run right and known-wrong kernels on the test's seeds.
 

@@ -27,7 +27,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.cli.kit.noun import Noun, Verb
 from gonogo.urls import API
-from gonogo_service.kit import audit, rows
+from gonogo_service.kit import audit, idempotency, rows
 from gonogo_service.kit.answers import Cursor, Filter, Limit, caller, make_router
 from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.database.encoding import utcnow
@@ -205,8 +205,10 @@ class Resource(Listing[R]):
         verb = _given(self.noun.create)
         body_of = {"body": (get_type_hints(function)["body"], Parameter.empty)}
 
-        def create(context: Context, _who: Principal, body: BaseModel, response: Response) -> Any:
-            with context.session() as session:
+        def create(
+            context: Context, _who: Principal, body: BaseModel, request: Request, key: str | None
+        ) -> Any:
+            def make(session: Session) -> idempotency.Answer:
                 act = Act(context, session, _who)
                 made = function(act, body)
                 row = made.row if isinstance(made, Same) else made
@@ -214,18 +216,23 @@ class Resource(Listing[R]):
                 if row is made:
                     detail = {name: getattr(row, name) for name in self._audited}
                     self._audit(act, verb, row, detail or _sent(body))
-                shown = _read(self.answer, self._show(context, session, row))
-            if row is not made:
-                response.status_code = 200
-            response.headers["Location"] = f"{API}{self.noun.address}/{self.key_of(row)}"
-            return shown
+                shown = self.answer.model_validate(self._show(context, session, row))
+                content = shown.model_dump(mode="json", by_alias=True)
+                address = f"{API}{self.noun.address}/{self.key_of(row)}"
+                return 201 if row is made else 200, content, {"Location": address}
+
+            return idempotency.once(context, request, _who, key, _sent(body), make)[0]
 
         def validate(context: Context, _who: Principal, body: BaseModel) -> Checked:
             with undone(context) as session:
                 function(Act(context, session, _who), body)
             return Checked(valid=True)
 
-        parameters = {**body_of, "response": (Response, Parameter.empty)}
+        parameters = {
+            **body_of,
+            "request": (Request, Parameter.empty),
+            "key": (idempotency.Key, None),
+        }
         same = {200: {"model": self.answer, "description": "Unchanged"}}
         doc = function.__doc__
         self._route(

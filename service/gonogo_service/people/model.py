@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Integer
+from sqlalchemy import BigInteger, ForeignKey
 from sqlalchemy.orm import Mapped, mapped_column
 
 from gonogo_service.kit.database.base import Base
@@ -51,21 +50,6 @@ class SessionRow(Base):
     id: Mapped[str] = mapped_column(primary_key=True, info=SECRET)
     token_id: Mapped[str] = mapped_column(IdType, ForeignKey("tokens.id"), index=True)
     csrf: Mapped[str] = mapped_column(info=SECRET)
-    created_at: Mapped[datetime]
-    expires_at: Mapped[datetime] = mapped_column(index=True)
-
-
-class IdempotencyRow(Base):
-    """The response to a request with an Idempotency-Key.
-
-    `scope` is a hash of token, method, path and key.
-    """
-
-    __tablename__ = "idempotency_keys"
-    scope: Mapped[str] = mapped_column(primary_key=True)
-    body: Mapped[str]
-    status: Mapped[int] = mapped_column(Integer)
-    response: Mapped[dict[str, Any]]
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime] = mapped_column(index=True)
 

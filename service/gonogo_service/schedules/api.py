@@ -10,7 +10,7 @@ from fastapi import Request, Response
 from sqlalchemy.orm import Session
 
 from gonogo.ci.cron import CronLine
-from gonogo_service.kit import rows
+from gonogo_service.kit import idempotency, rows
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.resource import Act, Resource
@@ -96,7 +96,7 @@ def run_now(
     who: Submitter,
     request: Request,
     schedule_id: str,
-    key: idempotency_keys.Key = None,
+    key: idempotency.Key = None,
 ) -> Response:
     """Submit the suite now, even if the schedule is paused or a run is open.
 

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from gonogo_service.jobs.api.schemas import JobLinks
 from gonogo_service.jobs.api.schemas import links as job_links
-from gonogo_service.kit import rows
+from gonogo_service.kit import idempotency, rows
 from gonogo_service.kit.database.states import RunState
 from gonogo_service.kit.resource import Act, Resource
 from gonogo_service.people import bounds, idempotency_keys
@@ -90,7 +90,7 @@ def accepted(run: RunRow) -> RunAccepted:
     summary="Submit a suite",
 )
 def submit(
-    context: Ctx, who: Submitter, request: Request, body: RunIn, key: idempotency_keys.Key = None
+    context: Ctx, who: Submitter, request: Request, body: RunIn, key: idempotency.Key = None
 ) -> Response:
     """Submit every test of the suite on every build.
 

@@ -180,6 +180,20 @@ def test_each_change_is_audited_once(api: Api, noun: str) -> None:
         assert entries()[:-before] == [f"{resource.one}.{resource.remove.done}"]
 
 
+@pytest.mark.parametrize("noun", [name for name, one in NOUNS.items() if one.noun.create])
+def test_a_repeated_request_makes_one(api: Api, noun: str) -> None:
+    until = {"expires": (utcnow() + timedelta(days=3)).isoformat()} if noun == "waivers" else {}
+    body = BODIES[noun][2] | until
+    body |= {"name": "once"} if "name" in body else {}
+    key = {"Idempotency-Key": f"once-{noun}"}
+    before = len(listed(api, noun))
+    answers = [api.client.post(f"/api/v1/{noun}", json=body, headers=key) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [201, 201]
+    assert answers[0].json() == answers[1].json()
+    assert len(listed(api, noun)) == before + 1
+    assert answers[0].headers["location"] == answers[1].headers["location"]
+
+
 def test_no_answer_has_a_secret_column() -> None:
     hidden = {mapper.class_: rows.secrets_of(mapper.class_) for mapper in Base.registry.mappers}
     for table, names in hidden.items():

@@ -23,9 +23,9 @@ from gonogo_service.kit import audit
 from gonogo_service.kit.audit import AuditRow
 from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.database.engine import make_engine, reading, session
+from gonogo_service.kit.idempotency import IdempotencyRow
 from gonogo_service.kit.outbox.model import LeaseRow, OutboxRow
 from gonogo_service.operate import backups
-from gonogo_service.people.model import IdempotencyRow
 from gonogo_service.webhooks.model import DeliveryRow
 
 Gonogo = Callable[..., tuple[int, str]]

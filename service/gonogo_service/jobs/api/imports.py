@@ -22,7 +22,7 @@ from gonogo_service.builds import store as builds
 from gonogo_service.jobs import imports
 from gonogo_service.jobs.api.schemas import JobLinks, links
 from gonogo_service.jobs.bodies import Commit
-from gonogo_service.kit import audit
+from gonogo_service.kit import audit, idempotency
 from gonogo_service.kit.answers import make_router
 from gonogo_service.kit.database.states import IMPORT_EXECUTOR, JobKind
 from gonogo_service.kit.strict import MAX_LABELS, NAME, WORD, Labels, Name, Strict
@@ -96,7 +96,7 @@ def import_report(
     repository: Annotated[str | None, Query(pattern=r"^[A-Za-z0-9._/-]+$", max_length=200)] = None,
     sha: Annotated[str | None, Query(pattern=r"^[0-9a-fA-F]{7,64}$")] = None,
     pull_request: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
-    key: idempotency_keys.Key = None,
+    key: idempotency.Key = None,
 ) -> Response:
     """Import a report as a finished job.
 

@@ -25,7 +25,7 @@ from gonogo_service.jobs.api.schemas import (
 from gonogo_service.jobs.bodies import JobIn
 from gonogo_service.jobs.job_removal import JobRemoved, NotRemovable
 from gonogo_service.jobs.model import JobRow
-from gonogo_service.kit import audit
+from gonogo_service.kit import audit, idempotency
 from gonogo_service.kit.answers import Cursor, Filter, Limit, extend_page, make_router, require
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.paging import Page
@@ -52,7 +52,7 @@ def require_job(session: Session, job_id: str) -> JobRow:
     summary="Submit a job",
 )
 def submit(
-    context: Ctx, who: Submitter, request: Request, body: JobIn, key: idempotency_keys.Key = None
+    context: Ctx, who: Submitter, request: Request, body: JobIn, key: idempotency.Key = None
 ) -> Response:
     """Check the job and store it with its chunks; workers start on it at once."""
     bounds.demand_within(who, repository=None if body.commit is None else body.commit.repository)
@@ -180,7 +180,7 @@ def cancel(context: Ctx, who: Submitter, job_id: str, response: Response) -> Job
     summary="Resubmit a job",
 )
 def resubmit(
-    context: Ctx, who: Submitter, request: Request, job_id: str, key: idempotency_keys.Key = None
+    context: Ctx, who: Submitter, request: Request, job_id: str, key: idempotency.Key = None
 ) -> Response:
     """Submit a new job with the same request, owned by the caller."""
 
