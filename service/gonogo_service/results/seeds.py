@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import groupby
+from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
@@ -207,36 +207,36 @@ def page(
     key = _ORDERS[order][1:]
     place: Any = tuple_(*key) if len(key) > 1 else key[0]
     start: Any = tuple_(*(after or (-1, -1))) if len(key) > 1 else (after or (0,))[0] + bool(skip)
-    query = select(*key, func.count(), func.max(ResultRow.output))
-    query = query.where(ResultRow.job_id == job_id, place >= start if skip else place > start)
-    seeds = session.execute(query.group_by(*key).order_by(*key).limit(limit + 1)).all()
-    if skip and (not seeds or seeds[0][-2] <= skip):
+    of_job = ResultRow.job_id == job_id
+    # a seed without outputs has one row all the same
+    outputs = func.count().filter(ResultRow.output != WHOLE)
+    query = select(*key, outputs).where(of_job, place >= start if skip else place > start)
+    rows = session.execute(query.group_by(*key).order_by(*key).limit(limit + 1)).all()
+    if skip and (not rows or rows[0][-1] <= skip):
         raise BadCursor(cursor)
-    chosen, left = 0, most_outputs or MAX_ROWS
-    for *_, count, last in seeds[:limit]:
-        size = count - skip * (not chosen) if last != WHOLE else 0
-        if chosen and size > left:
-            break
-        chosen, left = chosen + 1, left - size
-        if left <= 0:
-            break
-    if not chosen:
+    if not rows:
         return Page((), None)
-    of_page = [ResultRow.job_id == job_id, place >= _value(seeds[0], key)]
-    of_page.append(place <= _value(seeds[chosen - 1], key))
-    cut = most_outputs is not None and left < 0  # only a single seed can be too large
-    if skip or cut:
-        low, high = skip, skip + (most_outputs or MAX_ROWS) if cut else skip + MAX_ROWS
-        first = or_(place > _value(seeds[0], key), ResultRow.place.between(low, high - 1))
-        of_page.append(first)
-    items = [_result(seed) for seed in read(session, *of_page, by=order)]
+    most = most_outputs or MAX_ROWS
+    counts = [row[-1] for row in rows]
+    shown = _fitting([counts[0] - skip, *counts[1:limit]], most)
+    first, last = _value(rows[0], key), _value(rows[shown - 1], key)
+    is_cut = most_outputs is not None and counts[0] - skip > most
+    of_first = ResultRow.place.between(skip, skip + most - 1 if is_cut else max(counts))
+    part = of_job, place >= first, place <= last, or_(place > first, of_first)
+    items = [_result(seed) for seed in read(session, *part, by=order)]
     items[0]["outputs_from"] = skip
-    for item, (*_, count, last) in zip(items, seeds, strict=False):
-        item["outputs_total"] = count if last != WHOLE else 0
-    if cut:
+    for item, count in zip(items, counts, strict=False):
+        item["outputs_total"] = count
+    if is_cut:
         return Page(tuple(items), _cursor(items[-1], order, skip + len(items[-1]["outputs"])))
-    more = len(seeds) > chosen
+    more = len(rows) > shown
     return Page(tuple(items), _cursor(items[-1], order) if more else None)
+
+
+def _fitting(sizes: Sequence[int], most: int) -> int:
+    """Return how many of the seeds with these outputs fit a page; the first one always does."""
+    totals = list(accumulate(sizes))
+    return max(1, sum(total <= most for total in totals))
 
 
 def _value(row: Any, key: Sequence[Any]) -> Any:
