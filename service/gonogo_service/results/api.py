@@ -12,7 +12,6 @@ from fastapi.responses import StreamingResponse
 from gonogo.fields import did_you_mean
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.api.jobs import require_job
-from gonogo_service.jobs.api.outputs import OutputNumbers, TestOutcome
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.answers import Cursor, Limit, answer_page, make_router, missing
 from gonogo_service.kit.database.paging import Page
@@ -24,6 +23,7 @@ from gonogo_service.results.exports import parts
 from gonogo_service.results.exports.ctrf import CtrfReport
 from gonogo_service.results.exports.formats import FORMATS
 from gonogo_service.results.exports.parts import Export
+from gonogo_service.results.outputs import OutputNumbers, TestOutcome
 from gonogo_service.results.seeds import Order
 from gonogo_service.suites import runs
 
