@@ -3,10 +3,9 @@
 The module `model` of each room is found by itself.
 """
 
-from gonogo_service.ci import rules
 from gonogo_service.kit import audit, idempotency, rooms
 from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.outbox import model as outbox
 
-MODELS = (audit, idempotency, outbox, rules, *rooms.modules("model"))
+MODELS = (audit, idempotency, outbox, *rooms.modules("model"))
 TABLES = Base.metadata.tables

@@ -11,9 +11,10 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_view import ListView, list_view
-from gonogo_service.ci.rules import CiRuleRow
+from gonogo_service.ci.model import CiRuleRow
 from gonogo_service.ci.rules_api import RULES
 from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.kit.database.records import from_object
 
 
 @dataclass(frozen=True)
@@ -58,28 +59,20 @@ def _rule(item: CiRuleRow, now: datetime) -> RuleLine:
     builds, register = content.get("builds") or {}, content.get("register")
     named = [(side, str(builds[side])) for side in ("head", "base") if builds.get(side)]
     if register:
-        named.append(
-            (
-                "registered for",
-                f"{register['executor']}, branch {register.get('branch', 'default')}",
-            )
-        )
-    repositories = tuple(content["repositories"])
+        place = f"{register['executor']}, branch {register.get('branch', 'default')}"
+        named.append(("registered for", place))
+    repositories = tuple(item.repositories)
     alone = len(repositories) == 1 and not set(repositories[0]) & set("*?!")
-    return RuleLine(
-        name=item.name,
-        version=item.version,
-        enabled=content.get("enabled", True),
-        description=content.get("description", ""),
-        events=tuple(content["events"]),
+    return from_object(
+        RuleLine,
+        item,
+        events=tuple(item.events),
         repositories=repositories,
         limits=tuple((name, ", ".join(content[name])) for name in patterns if content.get(name)),
         forks=content.get("forks", False),
         suites=suites,
-        gauges=len(content.get("gauges") or ()),
         builds=tuple(named),
         base=content.get("base", True),
-        owner=item.owner,
         updated_at=timestamp(item.updated_at),
         age=words.since(item.updated_at, now),
         came_url=urls.hooks({"repository": repositories[0]}) if alone else None,

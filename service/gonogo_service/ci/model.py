@@ -15,6 +15,7 @@ from gonogo_service.kit.database.columns import INTERNAL, IdType, JsonType, Stor
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.states import HookSource
 from gonogo_service.kit.outbox.model import Backoff, DueWorkRow
+from gonogo_service.kit.versioned import Versioned
 
 
 @dataclass(frozen=True)
@@ -143,3 +144,39 @@ class CommentRow(Base):
     comment_id: Mapped[int] = mapped_column(BigInteger)
     digest: Mapped[str] = mapped_column("told")  # of its text
     updated_at: Mapped[datetime]
+
+
+class CiRuleRow(Versioned):
+    """The newest version of a rule: which events of which repositories start what."""
+
+    __tablename__ = "ci_rules"
+
+    @property
+    def description(self) -> str:
+        """Return what it is for."""
+        return str(self.content.get("description", ""))
+
+    @property
+    def enabled(self) -> bool:
+        """Return whether it starts anything."""
+        return bool(self.content.get("enabled", True))
+
+    @property
+    def events(self) -> list[Any]:
+        """Return the events that it matches."""
+        return list(self.content["events"])
+
+    @property
+    def repositories(self) -> list[str]:
+        """Return the names and patterns of its repositories."""
+        return list(self.content["repositories"])
+
+    @property
+    def suites(self) -> int:
+        """Return the number of suites that it starts."""
+        return len(self.content.get("suites") or ())
+
+    @property
+    def gauges(self) -> int:
+        """Return the number of gauges that it starts."""
+        return len(self.content.get("gauges") or ())

@@ -9,8 +9,9 @@ from pydantic import Field
 
 from gonogo.spec.validation import distinct
 from gonogo_service.ci import rule_bodies, rules_noun
+from gonogo_service.ci.model import CiRuleRow
 from gonogo_service.ci.rule_bodies import Event, RuleIn
-from gonogo_service.ci.rules import CiRuleRow, in_use
+from gonogo_service.ci.rules import in_use
 from gonogo_service.kit import rows, versioned
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.records import Documented
