@@ -175,7 +175,7 @@ class Settings(BaseSettings):
         description=(
             "comma-separated kernels that the service and its workers load besides those that we "
             "ship: names that installed packages offer, and absolute paths of Python files "
-            "(docs/own_kernel.md); local commands and pytest need no such list"
+            "(manual: own_kernel); local commands and pytest need no such list"
         ),
     )
     executors: str = Field(
