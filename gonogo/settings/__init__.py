@@ -245,7 +245,7 @@ class Settings(BaseSettings):
         (),
         description=(
             "worker and local commands: comma-separated further variables that kernels' processes "
-            "get, such as `KERNELS_STORE,MYLIB_*` (docs/executors.md)"
+            "get, such as `KERNELS_STORE,MYLIB_*` (manual: executors)"
         ),
     )
     child_user: str | None = Field(
@@ -253,7 +253,7 @@ class Settings(BaseSettings):
         description=(
             "worker: the user that kernels run as, by name or number, and further groups, such as "
             "`gonogo-kernel:tenstorrent`, so that kernels can't read the worker's files "
-            "(docs/devices.md); default: the worker's own user"
+            "(manual: devices); default: the worker's own user"
         ),
     )
     max_elements: PositiveInt = Field(
