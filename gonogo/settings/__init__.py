@@ -164,7 +164,14 @@ class Settings(BaseSettings):
         "var",
         description=(
             "folder of the embedded service: database, keys, logs, `up.json`; of a device host: "
-            "its private key `host.json`, and what its workers remember"
+            "its token `host.json`, and what its workers remember"
+        ),
+    )
+    ca_file: str | None = Field(
+        None,
+        description=(
+            "worker: file with the certificates of the authority that signs the service's, where "
+            "it is a lab's own"
         ),
     )
     builds: str | None = Field(

@@ -9,7 +9,6 @@ from typing import Any
 from gonogo.settings.release import release
 from gonogo_workers.devices.discovery import Device
 from gonogo_workers.devices.health_monitor import DeviceHealthMonitor, Order
-from gonogo_workers.queue.numbers import ServiceClock
 from gonogo_workers.tasks import Runner
 
 
@@ -23,7 +22,6 @@ class ServedDevices:
     worker: str
     claimed: Mapping[str, Device]
     monitors: Mapping[str, DeviceHealthMonitor]
-    clock: ServiceClock
 
     def wanted_queues(self) -> dict[str, bool]:
         """Return every queue, and whether its device takes work now."""
@@ -41,7 +39,6 @@ class ServedDevices:
             "device": first.identity,
             "host": first.host,
             "executors": list(self.claimed),
-            "clock_skew_s": round(self.clock.skew_s, 3),
             "devices": [
                 {**self.monitors[place.name].facts, "queue": place.queue}
                 for place in self.claimed.values()

@@ -1,4 +1,4 @@
-"""The task `run_chunk`: check the message and run the attempt, one at a time.
+"""The task `run_attempt`: claim the attempt that an id names, and run it, one at a time.
 
 Nothing runs after the order to stop.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,10 +24,9 @@ from gonogo_workers.attempts.attempt import Attempt, DeviceContext, Outcome
 from gonogo_workers.devices.discovery import Device
 from gonogo_workers.executors import builds_file
 from gonogo_workers.executors.registry import ExecutorSpec
-from gonogo_workers.messages.cancel import CancelWatcher
 from gonogo_workers.messages.chunk import Chunk
-from gonogo_workers.messages.chunk_record import ChunkRecord
-from gonogo_workers.messages.sealing import Sealer
+from gonogo_workers.server.client import Away, Refused, Server
+from gonogo_workers.server.heartbeat import Heartbeat
 
 log = logging.getLogger(__name__)
 
@@ -39,12 +39,11 @@ class WorkerContext:
     """
 
     settings: Settings
-    sealer: Sealer
-    record: ChunkRecord
+    server: Server
+    heartbeat: Heartbeat
     executors: Mapping[str, ExecutorSpec]
     device_contexts: Mapping[str, DeviceContext]
     builds: builds_file.BuildsFile
-    watcher: CancelWatcher
 
 
 class Runner:
@@ -54,6 +53,8 @@ class Runner:
         self._context = context
         self._attempt: Attempt | None = None
         self._stopped = False
+        self._ran: deque[str] = deque(maxlen=1000)
+        """Attempts that this worker has claimed: the end of one may still be on its way."""
         self._lock = threading.RLock()  # a signal handler may come while the same thread holds it
 
     def stop(self) -> None:
@@ -82,66 +83,62 @@ class Runner:
                 "its device is needed for something else" if patiently else None,
             )
 
-    def run_chunk(self, text: str) -> None:
-        """Check a message and run its chunk.
+    def run_attempt(self, attempt_id: str, name: str) -> None:
+        """Claim an attempt for the device that serves the queue `name`, and run it.
 
-        A message that is too old, not signed by our service, for another device, or that came
-        before is dropped with a log line.
+        An id that the service doesn't know, or that somebody else has, is dropped with a log line.
+        So is one while the service is away, or after the order to stop: it wakes a worker again.
         """
-        try:
-            body = self._context.sealer.unseal(queue.RUN_CHUNK, text).body
-            self._check_target(body)
-        except queue.MessageRefused as problem:
-            log.warning("a chunk was refused: %s", problem)
+        context = next(
+            (one for one in self._context.device_contexts.values() if one.device.queue == name),
+            None,
+        )
+        if context is None or not self._takes(context) or attempt_id in self._ran:
+            log.warning("attempt %s of queue %s is left to others", attempt_id, name)
             return
-        attempt = self._attempt_of(body)
+        body = self._claimed(attempt_id, context)
+        if body is None:
+            return
+        attempt = self._attempt_of(body, context)
         if attempt is None:
             return
         with self._lock:
             self._attempt = attempt
-        if (
-            self._stopped
-            or not self._context.device_contexts[attempt.chunk.executor].monitor.takes_work
-        ):
+        if not self._takes(context):
             attempt.stop(Outcome.handed_back)
-        self._context.watcher.watch(attempt.chunk.attempt, lambda: attempt.stop(Outcome.cancelled))
+        self._context.heartbeat.watch(attempt_id, lambda: attempt.stop(Outcome.cancelled))
         try:
             outcome = attempt.run()
         finally:
-            self._context.watcher.forget()
+            self._context.heartbeat.forget()
             with self._lock:
                 self._attempt = None
-        log.info(
-            "attempt %s of chunk %s: %s", attempt.chunk.attempt, attempt.chunk.chunk, outcome.value
-        )
+        log.info("attempt %s of chunk %s: %s", attempt_id, attempt.chunk.chunk, outcome.value)
 
-    def _check_target(self, body: Mapping[str, Any]) -> None:
-        """Raise MessageRefused for a chunk of another kind of device, or one that ran here before.
+    def _takes(self, context: DeviceContext) -> bool:
+        return not self._stopped and context.monitor.takes_work
 
-        The service sent neither: somebody else has put it on this worker's queue. An answer would
-        end the chunk as an error, though a worker of the right queue can run it.
-        """
+    def _claimed(self, attempt_id: str, context: DeviceContext) -> Mapping[str, Any] | None:
+        """Return what the attempt has to do; None where this worker must not run it."""
+        place = {"worker": context.worker, "device": context.device.identity}
+        try:
+            body = self._context.server.request("POST", f"/attempts/{attempt_id}:claim", place)
+        except (Away, Refused) as problem:
+            log.warning("attempt %s is not run here: %s", attempt_id, problem)
+            return None
         target = body.get("target")
-        name = target.get("executor") if isinstance(target, dict) else None
-        context = self._context.device_contexts.get(name) if isinstance(name, str) else None
-        if not isinstance(target, dict) or context is None:
-            served = ", ".join(self._context.device_contexts)
-            raise queue.MessageRefused(
-                "target", f"it is for the executor {str(name)[:100]!r}; served: {served}"
-            )
-        kind = target.get("arch"), target.get("board")
-        if kind != (context.device.arch, context.device.board):
-            raise queue.MessageRefused(
-                "target", f"it is for {kind}, and {context.device.identity} is another"
-            )
-        attempt = body.get("attempt")
-        if isinstance(attempt, str) and not self._context.record.add(attempt):
-            raise queue.MessageRefused("replay", f"attempt {attempt} ran on this host before")
+        self._ran.append(attempt_id)
+        device = context.device
+        mine = {"executor": context.executor, "arch": device.arch, "board": device.board}
+        if body.get("attempt") != attempt_id or target != mine:
+            log.warning("attempt %s is for %s, and this worker has %s", attempt_id, target, mine)
+            return None
+        return body
 
-    def _attempt_of(self, body: Mapping[str, Any]) -> Attempt | None:
-        """Return the attempt that the message asks for.
+    def _attempt_of(self, body: Mapping[str, Any], device_context: DeviceContext) -> Attempt | None:
+        """Return the attempt that the service describes.
 
-        For one that this worker can't run, report the reason as its `finished` and return None.
+        For one that this worker can't run, report the reason as its end and return None.
         """
         settings = self._context.settings
         try:
@@ -152,7 +149,6 @@ class Runner:
             )
             _check_builds(chunk)
             spec = self._context.executors[chunk.executor]
-            device_context = self._context.device_contexts[chunk.executor]
             resolved = builds_file.resolve_build(
                 spec,
                 chunk.build,
@@ -178,18 +174,18 @@ class Runner:
                 )
         except GonogoError as problem:
             log.warning("chunk %s can't be run here: %s", body.get("chunk"), problem)
-            if isinstance(body.get("attempt"), str):
-                nothing = {"sent": [], "batches": 0, "log_tail": ""}
-                context = next(iter(self._context.device_contexts.values()))
-                finished = {
-                    "attempt": body["attempt"],
-                    "worker": context.worker,
-                    "device": context.device.identity,
+            device_context.sender.post(
+                "POST",
+                f"/attempts/{body['attempt']}:finish",
+                {
                     "outcome": Outcome.error.value,
+                    "sent": [],
+                    "batches": 0,
+                    "log_tail": "",
                     "error": str(problem),
-                    **nothing,
-                }
-                context.sender.post(queue.BACKGROUND_QUEUE, queue.FINISHED, finished)
+                    "telemetry": {},
+                },
+            )
             return None
         return Attempt(chunk, resolved, device_context, reference)
 
@@ -211,16 +207,16 @@ def _check_builds(chunk: Chunk) -> None:
 
 
 def register(app: Celery, runner: Runner, done: Callable[[], None]) -> None:
-    """Make `run_chunk` a task of the app and call `done` after each run.
+    """Make `run_attempt` a task of the app and call `done` after each run.
 
-    The message is acknowledged before it runs: a chunk that kills its worker must not come back to
-    kill the next one. The database knows what is missing.
+    The message is acknowledged before it runs: an attempt that kills its worker must not come back
+    to kill the next one. The database knows what is missing.
     """
 
-    def run_chunk(text: str) -> None:
+    def run_attempt(attempt_id: str, name: str) -> None:
         try:
-            runner.run_chunk(text)
+            runner.run_attempt(attempt_id, name)
         finally:
             done()
 
-    app.task(run_chunk, name=queue.RUN_CHUNK, acks_late=False, ignore_result=True)
+    app.task(run_attempt, name=queue.RUN_ATTEMPT, acks_late=False, ignore_result=True)

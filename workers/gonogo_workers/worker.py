@@ -1,22 +1,21 @@
 """`gonogo worker`, and create_worker(): the composition root of the device side.
 
-A worker is one process that serves its devices' queues. It needs GONOGO_BROKER_URL and its host's
-identity only. It never touches the database and never runs a kernel itself.
+A worker is one process that serves its devices' queues. The broker (GONOGO_BROKER_URL) wakes it;
+everything else it asks the service over HTTPS, with the token of its host (`gonogo hosts join`). It
+never touches the database and never runs a kernel itself.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from celery import Celery
 from celery.platforms import SecurityWarning
 
 from gonogo import settings as all_settings
@@ -28,29 +27,20 @@ from gonogo_workers.attempts.attempt import DeviceContext
 from gonogo_workers.claims import Claims, claim
 from gonogo_workers.devices import locks
 from gonogo_workers.devices.health_monitor import DeviceHealthMonitor, canary_of
-from gonogo_workers.devices.orders import Orders
 from gonogo_workers.devices.telemetry import Telemetry
 from gonogo_workers.executors.child_user import child_user, keep_capabilities_here
 from gonogo_workers.executors.kernel_host import sweep
 from gonogo_workers.executors.pool import HostPool
 from gonogo_workers.executors.reaping import FAMILY
 from gonogo_workers.executors.threads import Threads
-from gonogo_workers.messages import exchange
-from gonogo_workers.messages.cancel import CancelWatcher
-from gonogo_workers.messages.chunk_record import ChunkRecord
 from gonogo_workers.messages.consumed_queues import QueueConsumer
-from gonogo_workers.messages.heartbeat import Pulse, Vitals
-from gonogo_workers.messages.identity import load as identity_of
-from gonogo_workers.messages.result_sender import ResultSender
-from gonogo_workers.messages.sealing import Sealer
-from gonogo_workers.messages.timekeeper import Timekeeper
-from gonogo_workers.queue.numbers import ServiceClock
 from gonogo_workers.served_devices import ServedDevices, one_executor_each
+from gonogo_workers.server.client import Answer, Server
+from gonogo_workers.server.heartbeat import Heartbeat, Vitals
+from gonogo_workers.server.host_file import CurrentHost
+from gonogo_workers.server.sender import Sender
 from gonogo_workers.serving import Worker
 from gonogo_workers.tasks import Runner, WorkerContext, register
-
-if TYPE_CHECKING:
-    from redis import Redis
 
 log = logging.getLogger(__name__)
 
@@ -83,59 +73,74 @@ def create_worker(settings: Settings, executor: str, device: str | None) -> Work
     if broker_url is None:
         raise InfrastructureError("a worker needs GONOGO_BROKER_URL")
     _prepare_process(settings)
-    app, client = _application(broker_url), queue.redis_client(broker_url)
     folders = Folders.of(settings)
-    sealer = Sealer(folders.state)
-    claims = claim(settings, executor, device, folders.locks, sealer.host)
+    host = CurrentHost(folders.state)
+    server = Server(lambda: host.current, host.current.url, settings.ca_file)
+    claims = claim(settings, executor, device, folders.locks, host.current.name)
     first = claims.first
-    sender = ResultSender(client, sealer, folders.spool / first.name.replace(":", "-"))
+    heartbeats: list[Heartbeat] = []
+
+    def answered(path: str, answer: Answer) -> None:
+        for beat in heartbeats:
+            beat.answered(path, answer)
+
+    def over(path: str) -> None:
+        for beat in heartbeats:
+            beat.over(path)
+
+    sender = Sender(
+        server, folders.spool / first.name.replace(":", "-"), answered=answered, over=over
+    )
     threads = Threads(max(2, min(4, os.cpu_count() or 2)))
     shared = Shared(f"{first.identity}/{os.getpid()}", HostPool(), threads, Vitals(), sender)
-    watcher = CancelWatcher(broker_url, sealer)
 
-    def on_change() -> None:
+    def changed() -> None:
         QueueConsumer.update()
-        pulse.soon()
+        heartbeat.soon()
         served.hand_back(runner)
 
-    served = _served(settings, claims, folders, shared, sealer.clock, on_change)
-    contexts = _contexts(settings, claims, folders, shared, served)
-    record = ChunkRecord(folders.state, sealer.clock.now)
-    runner = Runner(
-        WorkerContext(settings, sealer, record, claims.specs, contexts, claims.builds, watcher)
-    )
-    register(app, runner, QueueConsumer.wake)
+    served = _served(settings, claims, folders, shared, changed)
     monitors = list(served.monitors.values())
-    pulse = Pulse(served.identity, shared.vitals, _publisher(client, sealer), settings.heartbeat_s)
-    timekeeper = Timekeeper(
-        lambda: exchange.hello(client, identity_of(folders.state)), sealer.clock
+    heartbeat = Heartbeat(
+        server,
+        served.identity,
+        shared.vitals,
+        monitors,
+        settings.heartbeat_s,
+        QueueConsumer.update,
     )
-    orders = Orders(broker_url, sealer, monitors, folders.state)
+    heartbeats.append(heartbeat)
+    contexts = _contexts(settings, claims, folders, shared, served)
+    context = WorkerContext(settings, server, heartbeat, claims.specs, contexts, claims.builds)
+    runner = Runner(context)
+    app = queue.make_app(broker_url)
+    app.steps["consumer"].add(QueueConsumer)
+    register(app, runner, QueueConsumer.wake)
+
+    def wanted_queues() -> dict[str, bool]:
+        queues = served.wanted_queues()
+        return {name: takes and heartbeat.is_heard for name, takes in queues.items()}
+
     return Worker(
         app=app,
         hostname=f"{first.name}-{os.getpid()}@{first.host}",
         log_level=settings.log_level.upper(),
-        wanted_queues=served.wanted_queues,
+        wanted_queues=wanted_queues,
         beginning=[
-            lambda: _synchronize(client, folders.state, sealer.clock),
             _sweep,
             lambda: shared.pool.prepare(claims.first_executor),
-            pulse.start,
-            timekeeper.start,
-            orders.start,
+            heartbeat.start,
             *(monitor.begin for monitor in monitors),
         ],
         stopping=[sender.hurry, *(monitor.stop for monitor in monitors), runner.stop],
         closing=[
             runner.stop,
             *(monitor.stop for monitor in monitors),
-            orders.close,
-            timekeeper.close,
-            pulse.stop,
-            watcher.close,
+            heartbeat.close,
             shared.pool.close,
             lambda: sender.close(CLOSE_S),
             threads.close,
+            server.close,
         ],
     )
 
@@ -163,14 +168,7 @@ class Shared:
     pool: HostPool
     threads: Threads
     vitals: Vitals
-    sender: ResultSender
-
-
-def _application(broker_url: str) -> Celery:
-    app = queue.make_app(broker_url)
-    app.conf.worker_disable_prefetch = True
-    app.steps["consumer"].add(QueueConsumer)
-    return app
+    sender: Sender
 
 
 def _prepare_process(settings: Settings) -> None:
@@ -181,28 +179,17 @@ def _prepare_process(settings: Settings) -> None:
     keep_capabilities_here()
 
 
-def _publisher(client: Redis, sealer: Sealer) -> Callable[[Mapping[str, Any]], None]:
-    """Return what publishes a heartbeat; a lost one is not sent again."""
-
-    def publish(body: Mapping[str, Any]) -> None:
-        queue.publish(client, queue.HEARTBEAT_QUEUE, sealer.seal(queue.HEARTBEAT, body))
-
-    return publish
-
-
 def _served(
     settings: Settings,
     claims: Claims,
     folders: Folders,
     shared: Shared,
-    clock: ServiceClock,
     changed: Callable[[], None],
 ) -> ServedDevices:
     """Return the claimed devices, each with the monitor of its health."""
 
     def report(body: Mapping[str, Any]) -> None:
-        message = {"worker": shared.worker, "at": clock.now(), **body}
-        shared.sender.post(queue.BACKGROUND_QUEUE, queue.HEALTH, message)
+        shared.sender.post("POST", "/hosts/self/health", {"worker": shared.worker, **body})
 
     monitors = {
         place.name: DeviceHealthMonitor(
@@ -215,7 +202,7 @@ def _served(
         )
         for name, place in one_executor_each(claims.devices).items()
     }
-    return ServedDevices(shared.worker, claims.devices, monitors, clock)
+    return ServedDevices(shared.worker, claims.devices, monitors)
 
 
 def _contexts(
@@ -225,6 +212,7 @@ def _contexts(
     return {
         name: DeviceContext(
             worker=shared.worker,
+            executor=name,
             device=place,
             lock_folder=folders.locks,
             pool=shared.pool,
@@ -240,23 +228,6 @@ def _contexts(
     }
 
 
-def _synchronize(client: Redis, state_folder: Path, clock: ServiceClock) -> None:
-    """Take the service's time. Raises InfrastructureError where this host's is wrong."""
-    answer = exchange.hello(
-        client, identity_of(state_folder), wait_s=math.inf, waiting=_tell_waiting
-    )
-    exchange.check_clock(answer)
-    clock.synchronize(answer.skew_s)
-    log.info("this host's clock differs from the service's by %.3f s", answer.skew_s)
-
-
 def _sweep() -> None:
     if count := sweep():
         log.warning("deleted %d folders left by killed workers", count)
-
-
-def _tell_waiting() -> None:
-    log.warning(
-        "waiting for the service to tell the time: does `gonogo background` run, and is this host"
-        " enrolled (`gonogo hosts list` on the server)?"
-    )

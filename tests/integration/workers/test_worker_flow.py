@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +14,10 @@ import pytest
 from checkout import PYTHONPATH, ROOT
 from gonogo.spec.verdicts import JUDGE
 from gonogo_workers import queue
+from host_service import CLAIM, TOKEN
 from patience import WAIT_S, scaled
-from running_service import until
 from servers import RedisServer
-from worker_process import HOST, IDENTITY, SERVICE_KEY, TINY, Workplace
+from worker_process import HOST, TINY, Workplace
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +66,9 @@ def test_a_wrong_kernel_within_the_tolerance_is_found_out_with_evidence(place: W
         ]
 
 
-def test_started_comes_first_and_heartbeats_say_what_is_served(place: Workplace) -> None:
+def test_a_claim_comes_first_and_heartbeats_say_what_is_served(place: Workplace) -> None:
     attempt = place.publish("slow", 12)
-    started = place.beat(lambda body: body["attempt"] == attempt, task=queue.STARTED)
+    started = place.beat(lambda body: body["attempt"] == attempt, task=CLAIM)
     assert started["device"].endswith("/troublesome:0")
     # one with the stage `starting`, or without a seed yet, may come before
     busy = place.beat(
@@ -192,7 +191,7 @@ def test_a_chunk_that_a_stranger_put_on_another_queue_is_not_answered(place: Wor
     moved = [place.publish("fine", 1, target=target) for target in targets]
     assert place.run("fine", 1).verdicts == {0: "pass"}
     assert [place.answer(attempt).finished for attempt in moved] == [None] * 3
-    assert "a chunk was refused: it is for the executor 'ttnn'" in place.log()
+    assert "and this worker has {'executor': 'troublesome'" in place.log()
 
 
 def test_a_build_of_another_kernel_ends_the_chunk_with_the_builds_that_belong(
@@ -230,53 +229,51 @@ def test_a_build_need_not_produce_every_output(place: Workplace) -> None:
     assert "tt-train" not in answer.rows[0]["arithmetic"]
 
 
-def test_a_chunk_that_makes_no_sense_is_answered_and_a_forged_one_is_not(place: Workplace) -> None:
-    forged = place.publish("fine", 2, key=IDENTITY.key)
+def test_a_chunk_that_makes_no_sense_is_answered(place: Workplace) -> None:
     answer = place.run("fine", 2, test={"kernel": "softmx", "shape": [3]})
     assert answer.finished is not None
     assert answer.finished["outcome"] == "error"
     assert "softmx" in answer.finished["error"]
-    place.run("fine", 1)
-    assert place.answer(forged).finished is None
-    assert "nobody that may send gonogo.run_chunk has the key" in place.log()
 
 
-def test_a_worker_runs_a_chunk_once_and_only_one_of_its_own_kind_of_device(
-    place: Workplace,
-) -> None:
-    attempt = place.publish("fine", 1)
-    repeated = place.sealed
-    place.wait(attempt)
+def test_a_broker_can_only_wake(place: Workplace) -> None:
+    name = queue.chunk_queue("troublesome", "wormhole", "n150")
+    unknown = "01234567-89ab-cdef-0123-456789abcdef"
+    for item in (b"", b"x" * 100_000, b'{"task": "celery.backend_cleanup"}', b"\xff\x00", unknown):
+        place.redis.lpush(name, item)
+    place.redis.lpush(name, place.publish("fine", 1))  # twice: it runs once
     other = place.publish("fine", 1, board="n300")
-    moved = place.sealed
-    for text in (repeated, moved):
-        place.redis.lpush(queue.chunk_queue("troublesome", "wormhole", "n150"), text)
-    place.run("fine", 1)  # an answer to the repeated chunk would have come first, and failed here
+    place.redis.lpush(name, other)
+    assert place.run("fine", 1).verdicts == {0: "pass"}
+    log = place.log()
+    assert f"an item of the queue {name} isn't the id of an attempt" in log
+    assert f"attempt {unknown} is not run here: the service refuses it (404)" in log
+    assert f"attempt {other} is for" in log
     assert place.answer(other).finished is None
-    assert f"attempt {attempt} ran on this host before" in place.log()
-    assert "it is for ('wormhole', 'n300')" in place.log()
     place.redis.delete(queue.chunk_queue("troublesome", "wormhole", "n300"))
 
 
-def test_a_worker_follows_no_order_but_the_services_newest(place: Workplace) -> None:
+def test_a_drained_device_hands_its_work_back_and_takes_more_after_it(place: Workplace) -> None:
     device = f"{HOST}/troublesome:0"
-    attempt = place.publish("slow", 40)
+    attempt = place.publish("slow", 200)
     place.beat(lambda body: body["attempt"] == attempt and body["stage"] == "running")
-    forged = queue.seal(IDENTITY.key, queue.ORDER, {"device": device, "order": "drain"})
-    place.redis.set(queue.device_key(device), forged)
-    place.redis.set(queue.cancel_key(attempt), "1")
-    until(lambda: "nobody that may send gonogo.order" in place.log())
-    until(lambda: f"{attempt} was refused: the message isn't sealed" in place.log())
-    others = queue.seal(SERVICE_KEY, queue.CANCEL, {"attempt": "another"})
-    place.redis.delete(queue.cancel_key(attempt))
-    place.order(device, "drain", number=int((time.time() - 300) * 1e6))
-    until(lambda: re.search(r"the message is 3\d\d s old", place.log()))
-    place.order(device, "work")
-    place.redis.set(queue.cancel_key(attempt), others)
+    place.order(device, "drain")
     answer = place.wait(attempt)
-    place.redis.delete(queue.device_key(device))
     assert answer.finished is not None
-    assert answer.finished["outcome"] == "done"
+    assert answer.finished["outcome"] == "handed_back"
+    waits = place.publish("fine", 1)
+    place.order(device, "work")
+    assert place.wait(waits).verdicts == {0: "pass"}
+
+
+def test_what_the_service_refuses_becomes_an_error_of_its_seeds(place: Workplace) -> None:
+    place.service.refusals.append(("results", 422))
+    answer = place.run("fine", 3)
+    assert answer.work == [[0, 0], [1, 0], [2, 0]]
+    refused = [row for row in answer.rows if row["verdict"] == "error"]
+    assert refused
+    assert all("this can't be taken" in row["message"] for row in refused)
+    assert list((place.folder / "spool").rglob("refused/*"))
 
 
 @pytest.mark.parametrize("build", ["slow", "hang", "stubborn-hang"])
@@ -299,14 +296,13 @@ def test_an_attempt_cancelled_before_it_began_runs_nothing(place: Workplace) -> 
     attempt = place.publish("slow", 100)
     place.cancel(attempt)
     place.wait(blocker)
-    answer = place.wait(attempt)
-    assert answer.finished is not None
-    assert answer.finished["outcome"] == "cancelled"
-    assert len(answer.rows) < 10
+    assert place.run("fine", 1).verdicts == {0: "pass"}
+    assert place.answer(attempt).rows == []
+    assert f"attempt {attempt} is not run here: the service refuses it (410)" in place.log()
 
 
-def test_the_key_never_reaches_the_log(place: Workplace) -> None:
-    assert IDENTITY.key.text not in (place.folder / "worker.log").read_text()
+def test_the_token_never_reaches_the_log(place: Workplace) -> None:
+    assert TOKEN not in (place.folder / "worker.log").read_text()
 
 
 def test_a_card_that_its_program_does_not_replay_accuses_nobody(

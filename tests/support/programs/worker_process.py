@@ -1,4 +1,4 @@
-"""A worker process with a real Redis, seen from the service's side: publish chunks, read what comes
+"""A worker process with a real Redis and a service of the test's: publish chunks, read what comes
 back."""
 
 from __future__ import annotations
@@ -19,16 +19,12 @@ import psutil
 from batch_rows import rows_of
 from checkout import PYTHONPATH, ROOT
 from forked import Forked
-from gonogo_service.kit.signing import service_key
 from gonogo_workers import queue
-from gonogo_workers.messages.identity import Identity
-from gonogo_workers.queue import PrivateKey
+from gonogo_workers.server.host_file import Host
+from host_service import FINISH, HEALTH, HEARTBEAT, RESULTS, TOKEN, HostService
 from patience import WAIT_S, scaled
 
-SECRET = "secret-key-of-the-tests-" + "k" * 20
-SERVICE_KEY = service_key(SECRET)
 HOST = "lab-1"
-IDENTITY = Identity("host-of-the-tests", HOST, PrivateKey.of(b"h" * 32), SERVICE_KEY.public)
 TINY: dict[str, Any] = {
     "kernel": "layernorm_bw",
     "shape": [1, 1, 32, 64],
@@ -64,20 +60,18 @@ class Answer:
 
 
 class Workplace:
-    """A broker, and workers on it. `folder` holds their locks and spools."""
+    """A broker, a service, and workers of both. `folder` holds their locks and spools."""
 
-    def __init__(self, url: str, folder: Path, clock_ahead_s: float = 0.0) -> None:
-        """`clock_ahead_s` is by how much the workers' clock seems ahead of the service's."""
+    def __init__(self, url: str, folder: Path) -> None:
         self.url = url
         self.folder = folder
-        self._clock_ahead_s = clock_ahead_s
-        IDENTITY.save(folder)
+        self.service = HostService()
+        Host(self.service.url, HOST, TOKEN).save(folder)
         self.redis = queue.redis_client(url)
         self.workers: list[Started] = []
         self.answers: dict[str, Answer] = {}
         self.healths: list[dict[str, Any]] = []
         self.routine: list[dict[str, Any]] = []
-        self.sealed = ""
 
     def start(
         self, executors: str = "emulator,troublesome", device: str | None = None, **environment: str
@@ -123,12 +117,11 @@ class Workplace:
         *,
         executor: str = "troublesome",
         test: dict[str, Any] = TINY,
-        key: PrivateKey = SERVICE_KEY,
         board: str = "n150",
         **changes: Any,
     ) -> str:
-        """Send a chunk; its attempt id. `sealed` has its text."""
-        attempt = uuid.uuid4().hex
+        """Offer a chunk and wake a worker; its attempt id."""
+        attempt = str(uuid.uuid4())
         body = {
             "attempt": attempt,
             "chunk": f"chunk of {attempt}",
@@ -142,8 +135,8 @@ class Workplace:
             "artifacts": {"first": True, "worst": 1},
             **changes,
         }
-        self.sealed = queue.seal(key, queue.RUN_CHUNK, body)
-        queue.publish(self.redis, queue.chunk_queue(executor, "wormhole", board), self.sealed)
+        self.service.chunks[attempt] = body
+        self.redis.lpush(queue.chunk_queue(executor, "wormhole", board), attempt)
         return attempt
 
     def run(self, build: str, seeds: int, **options: Any) -> Answer:
@@ -165,23 +158,23 @@ class Workplace:
         deadline = time.monotonic() + seconds
         answer = self.answer(attempt)
         while not until(answer):
-            got = self._pop(queue.BACKGROUND_QUEUE)
+            got = self.service.next(RESULTS, 1)
             if got is None:
                 assert time.monotonic() < deadline, f"waited {seconds} s\n{self.log()}"
                 continue
             task, body = got
-            if task == queue.HEALTH:
+            if task == HEALTH:
                 (self.routine if body.get("routine") else self.healths).append(body)
                 continue
             other = self.answer(body["attempt"])
             assert other.finished is None, f"{task} came after finished"
-            if task == queue.RESULTS:
-                assert body["batch"] == other.batches
+            if task == RESULTS:
+                assert body["path"].endswith(f"/{other.batches}")
                 other.batches += 1
                 other.rows += rows_of(body)
                 other.artifacts += body["artifacts"]
             else:
-                assert task == queue.FINISHED
+                assert task == FINISH
                 other.finished = body
         return answer
 
@@ -194,22 +187,22 @@ class Workplace:
             for body in self.healths:
                 if matches(body):
                     return body
-            got = self._pop(queue.BACKGROUND_QUEUE)
+            got = self.service.next(RESULTS, 1)
             if got is not None:
-                assert got[0] == queue.HEALTH, got
+                assert got[0] == HEALTH, got
                 (self.routine if got[1].get("routine") else self.healths).append(got[1])
             assert time.monotonic() < deadline, f"waited {seconds} s\n{self.log()}"
 
     def beat(
         self,
         matches: Callable[[dict[str, Any]], bool],
-        task: str = queue.HEARTBEAT,
+        task: str = HEARTBEAT,
         seconds: float = WAIT_S,
     ) -> dict[str, Any]:
-        """The next message of this kind on the heartbeat queue that is matches."""
+        """The next heartbeat (or claim) that is matches."""
         deadline = time.monotonic() + seconds
         while True:
-            got = self._pop(queue.HEARTBEAT_QUEUE)
+            got = self.service.next(HEARTBEAT, 1)
             if got is not None and got[0] == task and matches(got[1]):
                 return got[1]
             assert time.monotonic() < deadline, f"waited {seconds} s\n{self.log()}"
@@ -241,6 +234,7 @@ class Workplace:
                 worker.kill()
                 worker.wait()
             self.redis.close()
+            self.service.stop()
 
     @property
     def _log_file(self) -> Path:
@@ -260,37 +254,10 @@ class Workplace:
             **added,
         }
 
-    def _pop(self, name: str) -> tuple[str, dict[str, Any]] | None:
-        got: Any = self.redis.brpop([name], timeout=1)
-        if got is None:
-            return None
-        text = got[1].decode()
-        task = queue.task_of(text)
-        assert task is not None
-        try:
-            message = queue.unseal(text, task, lambda _: IDENTITY.key.public)
-        except queue.MessageRefused as refusal:
-            # on a slow machine, a heartbeat that no test asked for may lie here for minutes
-            if (refusal.reason, name) == ("age", queue.HEARTBEAT_QUEUE):
-                return None
-            raise
-        if task == queue.HELLO:
-            self._tell_time(message.body["nonce"])
-        return task, message.body
-
-    def _tell_time(self, nonce: str) -> None:
-        body = {"nonce": nonce, "time": time.time() - self._clock_ahead_s}
-        self.redis.rpush(queue.reply_key(nonce), queue.seal(SERVICE_KEY, queue.REPLY, body))
-
-    def order(
-        self, device: str, order: str, test_requests: int = 0, number: int | None = None
-    ) -> None:
-        """Write the service's order for a device."""
-        body = {"device": device, "order": order, "asked": test_requests}
-        text = queue.seal(SERVICE_KEY, queue.ORDER, body, number)
-        self.redis.set(queue.device_key(device), text)
+    def order(self, device: str, order: str, test_requests: int = 0) -> None:
+        """Give the service's order for a device."""
+        self.service.orders[device] = {"order": order, "asked": test_requests}
 
     def cancel(self, attempt: str) -> None:
-        """Write the service's request to stop an attempt."""
-        text = queue.seal(SERVICE_KEY, queue.CANCEL, {"attempt": attempt})
-        self.redis.set(queue.cancel_key(attempt), text)
+        """Cancel an attempt."""
+        self.service.canceled.add(attempt)

@@ -13,12 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from gonogo.errors import InfrastructureError, in_words
 from gonogo.judging.inputs import generate, quantise
 from gonogo.spec.test_spec import TestSpec
-from gonogo_workers import queue
 from gonogo_workers.attempts.lost_child import ChildLost, Hang
 from gonogo_workers.attempts.pipeline import HAND_BACK_GRACE_S
 from gonogo_workers.attempts.reference import References
@@ -43,9 +41,9 @@ from gonogo_workers.executors.slots import Slot
 from gonogo_workers.executors.threads import Threads
 from gonogo_workers.messages.batches import Batches
 from gonogo_workers.messages.chunk import Chunk, Work
-from gonogo_workers.messages.heartbeat import Vitals
-from gonogo_workers.messages.result_sender import ResultSender
 from gonogo_workers.messages.rows import Place, failed
+from gonogo_workers.server.heartbeat import Vitals
+from gonogo_workers.server.sender import Sender
 
 log = logging.getLogger(__name__)
 
@@ -83,11 +81,12 @@ class DeviceContext:
     """The resources that a worker lends its attempts on one device."""
 
     worker: str
+    executor: str
     device: Device
     lock_folder: Path
     pool: HostPool
     threads: Threads
-    sender: ResultSender
+    sender: Sender
     vitals: Vitals
     monitor: DeviceHealthMonitor
     telemetry: Telemetry
@@ -114,13 +113,7 @@ class Attempt:
         self._host: KernelHost | None = None
         self._dismissed: KernelHost | None = None
         """The last child, which is exiting; `run` waits for it at its end."""
-        self._place = {
-            "attempt": chunk.attempt,
-            "worker": device_context.worker,
-            "device": device_context.device.identity,
-        }
-        """Part of every message about the attempt: the service checks it."""
-        self._batches = Batches(device_context.sender, self._place)
+        self._batches = Batches(device_context.sender, chunk.attempt)
         self._evidence, self._pipeline = parts_for(
             chunk,
             resolved,
@@ -193,10 +186,9 @@ class Attempt:
             outcome, error = Outcome.error, f"bug in the worker: {in_words(problem)}"
             log.exception("attempt %s: its last results can't be sent", self.chunk.attempt)
         self._device_context.sender.post(
-            queue.BACKGROUND_QUEUE,
-            queue.FINISHED,
+            "POST",
+            f"/attempts/{self.chunk.attempt}:finish",
             {
-                **self._place,
                 "outcome": outcome.value,
                 "sent": [list(work) for work in self._batches.sent],
                 "batches": self._batches.count,
@@ -215,7 +207,6 @@ class Attempt:
     def _run(self) -> None:
         device = self._device_context.device
         self._stage("waiting for the device")
-        self._send_started()
         locked = locks.acquire(
             self._device_context.lock_folder,
             device.name,
@@ -428,16 +419,6 @@ class Attempt:
             host.receive(time.monotonic() + self.chunk.first_seed_deadline_s)
         slot.delete()
         self._pipeline.count_position()
-
-    def _send_started(self) -> None:
-        device = self._device_context.device
-        body: dict[str, Any] = {
-            **self._place,
-            "host": device.host,
-            "host_run": None,
-            "at": time.time(),
-        }
-        self._device_context.sender.post(queue.HEARTBEAT_QUEUE, queue.STARTED, body)
 
     def _stage(self, stage: str) -> None:
         self._device_context.vitals.stage = stage

@@ -47,8 +47,8 @@ from gonogo_workers.executors.threads import Threads
 from gonogo_workers.messages import rows
 from gonogo_workers.messages.batches import Batches
 from gonogo_workers.messages.chunk import Chunk, Work
-from gonogo_workers.messages.heartbeat import Vitals
 from gonogo_workers.messages.rows import Place, Row
+from gonogo_workers.server.heartbeat import Vitals
 
 log = logging.getLogger(__name__)
 

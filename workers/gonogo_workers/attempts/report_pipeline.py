@@ -32,13 +32,13 @@ from gonogo_workers.executors.threads import Threads
 from gonogo_workers.messages import rows
 from gonogo_workers.messages.batches import Batches
 from gonogo_workers.messages.chunk import Chunk, Work
-from gonogo_workers.messages.heartbeat import Vitals
 from gonogo_workers.messages.rows import Place, Row
 from gonogo_workers.reports import dumps
 from gonogo_workers.reports import rows as report_rows
 from gonogo_workers.reports.dumps import Dump
 from gonogo_workers.reports.exchange import read_reports, request
 from gonogo_workers.reports.rows import LOST, Report
+from gonogo_workers.server.heartbeat import Vitals
 
 log = logging.getLogger(__name__)
 

@@ -1,1 +1,1 @@
-"""Messages between a worker and the service: chunks, result rows, heartbeats, cancel keys."""
+"""What a worker is told and what it tells: chunks, result rows and their batches."""

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from gonogo.errors import in_words
 from gonogo.judging.columns import in_columns, is_judged
 from gonogo.reports import forms
-from gonogo_workers import queue
 from gonogo_workers.messages.chunk import Work
-from gonogo_workers.messages.result_sender import ResultSender
 from gonogo_workers.messages.rows import Place, Row, failed
+from gonogo_workers.server.sender import Sender
 
 log = logging.getLogger(__name__)
 
@@ -22,11 +20,9 @@ FLUSH_AFTER_S = 0.5
 FLUSH_FROM_BYTES = 512 * 1024
 BYTES_PER_NUMBER = 12
 """The size of a number in a column, in base64."""
-MAX_PART_BYTES = queue.MAX_MESSAGE_BYTES // 2
-"""The largest row or artifact as JSON. Together with what is collected before it, and where nothing
-can be compressed, a message stays within its limit: base64 makes four bytes of three."""
-MAX_PART_VALUES = queue.MAX_VALUES - FLUSH_FROM_BYTES
-"""The most values of one. The rest of its message has fewer values than bytes."""
+MAX_PART_BYTES = 8 * 2**20
+"""The largest row or artifact as JSON. With what is collected before it, a batch stays below the 32
+MiB that the service takes."""
 
 
 class Batches:
@@ -35,10 +31,10 @@ class Batches:
     `sent` lists the (seed, repeat) posted so far.
     """
 
-    def __init__(self, sender: ResultSender, place: Mapping[str, str]) -> None:
-        """`place` is what every message of the attempt says: attempt, worker, device."""
+    def __init__(self, sender: Sender, attempt: str) -> None:
+        """`attempt` is the id of the attempt."""
         self._sender = sender
-        self._place = place
+        self._path = f"/attempts/{attempt}/results"
         self._rows: list[Row] = []
         self._artifacts: list[dict[str, Any]] = []
         self._bytes = 0
@@ -55,14 +51,14 @@ class Batches:
     def count(self) -> int:
         """The number of batches posted.
 
-        Ingest waits for all of them before it believes "finished".
+        The service waits for all of them before it ends the attempt.
         """
         return self._number
 
     def add(self, row: Row) -> None:
         """Add a row; the attempt's first row is sent at once, so that a page shows progress.
 
-        A row that the service would refuse, with all others of its message, becomes an error of its
+        A row that the service would refuse, with all others of its batch, becomes an error of its
         own seed.
         """
         try:
@@ -97,13 +93,8 @@ class Batches:
         """Send everything collected so far."""
         if not self._rows and not self._artifacts:
             return
-        body = {
-            **self._place,
-            "batch": self._number,
-            **in_columns(self._rows),
-            "artifacts": self._artifacts,
-        }
-        self._sender.post(queue.BACKGROUND_QUEUE, queue.RESULTS, body)
+        body = {**in_columns(self._rows), "artifacts": self._artifacts}
+        self._sender.post("PUT", f"{self._path}/{self._number}", body)
         self.sent += [(row["seed"], row["repeat"]) for row in self._rows]
         self._number += 1
         self._rows, self._artifacts, self._bytes, self._due = [], [], 0, None
@@ -138,9 +129,7 @@ def _checked_size(part: dict[str, Any]) -> int:
     """Return the bytes of a row or an artifact as JSON. Raises ValueError for too many."""
     text = json.dumps(part, allow_nan=False)
     if len(text) > MAX_PART_BYTES:
-        raise queue.TooLarge(f"{len(text)} bytes; allowed: {MAX_PART_BYTES}")
-    if (count := queue.count_values(text)) > MAX_PART_VALUES:
-        raise queue.TooLarge(f"{count} values; allowed: {MAX_PART_VALUES}")
+        raise ValueError(f"{len(text)} bytes; allowed: {MAX_PART_BYTES}")
     return len(text)
 
 

@@ -1,4 +1,4 @@
-"""Counts the texts of queues that are no messages, and that nobody has read."""
+"""Counts the items of queues that are no ids of attempts."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ MAX_REASONS: Final = 20
 
 
 class Dropped:
-    """The texts that this process has dropped unread: how many, by why."""
+    """The items that this process has dropped: how many, by why."""
 
     _counts: ClassVar[dict[str, int]] = {}
     _lock: ClassVar[Lock] = Lock()
 
     @classmethod
     def add(cls, queue: str, words: str) -> None:
-        """Count a dropped text; log the first, so that a flood can't fill a disk."""
-        key = f"a text on the queue {queue} {words}"
+        """Count a dropped item; log the first, so that a flood can't fill a disk."""
+        key = f"an item of the queue {queue} {words}"
         with cls._lock:
             is_first = key not in cls._counts
             if is_first and len(cls._counts) >= MAX_REASONS:
-                key = "a text on some queue isn't a sealed message"
+                key = "an item of some queue isn't the id of an attempt"
             cls._counts[key] = cls._counts.get(key, 0) + 1
         if is_first:
-            log.warning("dropped unread: %s", key)
+            log.warning("dropped: %s", key)
 
     @classmethod
     def take(cls) -> dict[str, int]:

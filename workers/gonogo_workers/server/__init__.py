@@ -1,0 +1,1 @@
+"""The service, as a device host sees it: over HTTPS, with the host's token (docs/protocol.md)."""
