@@ -29,6 +29,8 @@ MODULES = (
     "encodings.idna",
     "gonogo.cli.app",
     "gonogo_service.cli.operate.processes",
+    "gonogo_service.app",
+    "gonogo_service.background.process",
     "gonogo_service.kit.logs",
     "gonogo_workers.queue.transport",
     "gonogo_workers.worker",
@@ -50,8 +52,10 @@ def preload() -> None:
 
         from sqlalchemy.orm import configure_mappers
 
+        from gonogo_dashboards import pages
 
         configure_mappers()
+        pages.environment()
 
 
 preload()
