@@ -54,7 +54,6 @@ CHANGE_FLAGS = f"{API}/flags:change"
 COMPARE_API = f"{API}/compare"
 MEASURE = f"{API}/gauges"
 IMPORTS = f"{API}/imports"
-INVITATIONS = f"{API}/invitations"
 """The one-time codes of hosts."""
 GITHUB_DELIVERIES = f"{API}/hooks/github"
 """The endpoint for GitHub's webhooks."""
@@ -156,7 +155,6 @@ test_webhook = Endpoint("/webhooks", ":test")
 answer_again = Endpoint("/github/answers", ":again")
 hook_api = Endpoint("/hooks/deliveries")
 replay_hook = Endpoint("/hooks/deliveries", ":replay")
-revoke_invitation = Endpoint("/invitations", ":revoke")
 
 
 def job(

@@ -165,11 +165,6 @@ COMMANDS: dict[str, Entry] = {
         NOUNS,
         "Invite, enroll and revoke the machines that have devices.",
     ),
-    "invitations": Entry(
-        "gonogo_service.cli.nouns.invitations:app",
-        NOUNS,
-        "Look at the one-time codes of hosts; take one back.",
-    ),
     "webhooks": Entry(
         "gonogo_service.cli.nouns.webhooks:app",
         NOUNS,

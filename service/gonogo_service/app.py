@@ -31,6 +31,7 @@ from gonogo_service.kit.notifier import DispatchNotifier
 from gonogo_service.kit.principals import Keys
 from gonogo_service.operate import health_api as health
 from gonogo_service.operate import metrics
+from gonogo_service.operate.presence import present
 from gonogo_service.operate.readiness import PATIENCE_S, Readiness, check
 from gonogo_service.people import store as tokens
 from gonogo_service.people.context import Context
@@ -67,7 +68,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             context.bisections.close()
 
         to_thread.current_default_thread_limiter().total_tokens = THREADS
-        with closing_on_signals(end_streams):
+        with closing_on_signals(end_streams), present(context.engine):
             yield
         end_streams()
         context.notifier.close()

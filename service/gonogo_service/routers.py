@@ -13,6 +13,7 @@ from gonogo_service.devices import api as devices
 from gonogo_service.flags import api as flags
 from gonogo_service.gauges import api as gauges
 from gonogo_service.hosts import api as hosts
+from gonogo_service.hosts import door
 from gonogo_service.jobs.api import artifacts, diagnosis, events, imports, jobs
 from gonogo_service.kit import rooms
 from gonogo_service.kit.resource import Resource
@@ -48,6 +49,7 @@ def routers() -> list[APIRouter]:
     fleet_and_ci = (
         builds,
         devices,
+        door,
         hosts,
         tokens,
         webhooks,

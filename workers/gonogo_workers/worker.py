@@ -57,6 +57,7 @@ def main(executor: str = "emulator", device: str | None = None) -> int:
         stream=sys.stderr,
         force=False,
     )
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for each heartbeat
     # "You're root": so is every container's first process, and nothing is unpickled here
     warnings.simplefilter("ignore", SecurityWarning)
     return create_worker(settings, executor, device).run()

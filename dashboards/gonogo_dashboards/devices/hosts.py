@@ -1,4 +1,4 @@
-"""Hosts as the pages of devices and the overview show them: key, clock, refused messages."""
+"""Hosts as the pages of devices and the overview show them: token, clock, refused requests."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from gonogo import urls
 from gonogo_dashboards.kit import words
-from gonogo_service.hosts import invitations
 from gonogo_service.hosts import store as stored
-from gonogo_service.hosts.model import HostRow
+from gonogo_service.hosts.model import HostRow, HostState
 
 RECENT = timedelta(days=7)
 """A host that was flagged longer ago needs no attention."""
-CLOCK, REFUSED, FLAGGED = "host's clock", "refused messages", "host flagged"
+CLOCK, REFUSED, FLAGGED = "host's clock", "refused requests", "host flagged"
 
 
 @dataclass(frozen=True)
@@ -30,33 +28,6 @@ class HostLine:
     clock: str
     refused: str
     flagged: str
-
-
-@dataclass(frozen=True)
-class InvitationLine:
-    """A one-time code that still works, and the endpoint that revokes it."""
-
-    id: str
-    name: str
-    queues: tuple[str, ...]
-    created: str
-    expires: str
-    revoke_url: str
-
-
-def invited(session: Session, now: datetime) -> tuple[InvitationLine, ...]:
-    """Return the open invitations of hosts, oldest first."""
-    return tuple(
-        InvitationLine(
-            invitation.id,
-            invitation.name,
-            tuple(invitation.queues),
-            f"{words.since(invitation.created_at, now)} by {invitation.created_by}",
-            f"{invitation.expires_at:%Y-%m-%d %H:%M} UTC",
-            urls.revoke_invitation(invitation.id),
-        )
-        for invitation in invitations.list_(session)
-    )
 
 
 def lines(session: Session, now: datetime) -> tuple[HostLine, ...]:
@@ -77,7 +48,7 @@ def facts(host: HostRow | None, now: datetime) -> list[tuple[str, str]]:
     if host is None:
         return []
     line = _line(host, now)
-    shown = [("host's key", line.key)] if host.revoked_at is not None else []
+    shown = [("host's token", line.key)] if host.revoked_at is not None else []
     sentences = ((CLOCK, line.clock), (REFUSED, line.refused), (FLAGGED, line.flagged))
     return shown + [(label, text) for label, text in sentences if text]
 
@@ -91,12 +62,22 @@ def _line(host: HostRow, now: datetime) -> HostLine:
     return HostLine(
         name=host.name,
         verdict="suspect" if flagged is not None else "none" if revoked is not None else "pass",
-        key=f"enrolled {words.since(host.enrolled_at, now)}"
-        if revoked is None
-        else f"revoked {words.since(revoked, now)}",
+        key=_token(host, now),
         queues=tuple(host.queues),
         heard=words.since(host.heard_at, now) or "never",
         clock=clock,
         refused=", ".join(f"{reason} {count}" for reason, count in host.refused.items()),
         flagged="" if flagged is None else f"{words.since(flagged, now)}: {host.flag_reason}",
     )
+
+
+def _token(host: HostRow, now: datetime) -> str:
+    """Return what became of a host's token."""
+    match host.state:
+        case HostState.revoked:
+            return f"revoked {words.since(host.revoked_at, now)}"
+        case HostState.added:
+            return "has not joined yet"
+        case HostState.expired:
+            return f"expired {words.since(host.token_expires_at, now)}"
+    return f"joined {words.since(host.joined_at, now)}"

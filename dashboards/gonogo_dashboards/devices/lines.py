@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo_dashboards.devices import hosts
-from gonogo_dashboards.devices.hosts import HostLine, InvitationLine
+from gonogo_dashboards.devices.hosts import HostLine
 from gonogo_dashboards.kit import ranges, words
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
 from gonogo_service.devices import history, periods, store
@@ -93,11 +93,10 @@ class DeviceLine:
 
 @dataclass(frozen=True)
 class DevicesView:
-    """The list of devices, by host and name, the hosts, and their open invitations."""
+    """The list of devices, by host and name, and the hosts."""
 
     items: tuple[DeviceLine, ...]
     hosts: tuple[HostLine, ...]
-    invitations: tuple[InvitationLine, ...]
     worker: str
     range: ranges.Range
     at: str | None
@@ -126,7 +125,6 @@ def devices(
     return DevicesView(
         items,
         hosts.lines(session, now),
-        hosts.invited(session, now),
         "gonogo worker --executor emulator",
         period,
         timestamp(now),

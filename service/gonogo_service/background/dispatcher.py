@@ -1,61 +1,81 @@
 """The dispatcher.
 
-It keeps two unstarted chunks per live worker in each queue (of gauges and bisections one, because
-jobs of people can't overtake what is sent), and signals running attempts to stop.
+It keeps two unclaimed chunks per live worker in each queue (of gauges and bisections one, because
+jobs of people can't overtake what is sent). A queue only wakes workers: what an attempt has to do,
+its worker asks the API.
 """
 
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 
 from sqlalchemy.orm import Session
 
-from gonogo.spec import hang_limits
 from gonogo_service.devices import workers
 from gonogo_service.jobs import chunks, dispatching
-from gonogo_service.jobs.dispatching import Sendable
+from gonogo_service.jobs.dispatching import Unclaimed
 from gonogo_service.kit.background_context import BROKER_AWAY, BackgroundContext, log
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.outbox import outbox
-from gonogo_workers.queue import CANCEL, DISPATCH_NOTIFICATION_KEY, RUN_CHUNK, cancel_key
-from gonogo_workers.queue import publish as to_queue
+from gonogo_workers.queue import DISPATCH_NOTIFICATION_KEY
 
 PER_WORKER = 2
 BACKGROUND_PER_WORKER = 1
 """Nothing overtakes what a worker has been sent: a job waits for no more of a gauge than this."""
-CANCEL_KEY_S = 24 * 3600
-TOPICS = ("job.created", "attempt.cancel")
+TOPICS = ("job.created",)
+MISSING_S = 5.0
+"""A worker that has taken an id claims the attempt within this time; else it is woken again."""
 
 
-def run_once(context: BackgroundContext) -> int:
-    """Run one pass; return the number of published attempts.
+class Dispatcher:
+    """Gives chunks to queues, and wakes workers for the attempts that nobody has claimed."""
 
-    Raises the AWAY errors. The next pass publishes what this one did not.
-    """
-    now = utcnow()
-    due = context.reading(lambda session: outbox.due(session, now=now, topics=TOPICS))
-    for message in due:
-        if message.topic == "attempt.cancel":
-            request_cancel(context, message.payload["attempt"])
-    generation = context.broker_generation()
-    chosen, pending, live = context.reading(
-        lambda session: _choose(session, context, generation, now)
-    )
-    if due or chosen:
-        message_ids = [message.id for message in due]
-        pending = context.session(
-            lambda session: _write(session, chosen, message_ids, generation, now)
-        )
-    return publish(context, shuffled(pending, live), generation)
+    def __init__(self, context: BackgroundContext) -> None:
+        self._context = context
+        self._missing: dict[str, float] = {}
+        """Attempt -> the monotonic time since when it is neither claimed nor in its queue."""
 
+    def run_once(self) -> int:
+        """Run one pass; return how many workers were woken. Raises the AWAY errors."""
+        context, now = self._context, utcnow()
+        due = context.reading(lambda session: outbox.due(session, now=now, topics=TOPICS))
+        chosen, unclaimed, live = context.reading(lambda session: _choose(session, context, now))
+        if due or chosen:
+            message_ids = [message.id for message in due]
+            unclaimed = context.session(lambda session: _write(session, chosen, message_ids, now))
+        return self._wake(unclaimed, live)
 
-def request_cancel(context: BackgroundContext, attempt: str) -> None:
-    """Ask the worker of an attempt to stop. Raises RedisError."""
-    text = context.sealed(CANCEL, {"attempt": attempt})
-    context.redis.set(cancel_key(attempt), text, ex=CANCEL_KEY_S)
+    def _wake(self, unclaimed: Sequence[Unclaimed], live: Mapping[str, int]) -> int:
+        """Put ids on their queues: new ones, and those that have been missing for a while."""
+        redis, tick = self._context.redis, time.monotonic()
+        sent = [item for item in unclaimed if item.published_at is not None]
+        gone: list[Unclaimed] = []
+        if sent:
+            with redis.pipeline(transaction=False) as pipe:
+                for item in sent:
+                    pipe.lpos(item.queue, item.attempt)
+                places = pipe.execute()
+            gone = [item for item, place in zip(sent, places, strict=True) if place is None]
+        self._missing = {item.attempt: self._missing.get(item.attempt, tick) for item in gone}
+        again = [item for item in gone if tick - self._missing[item.attempt] >= MISSING_S]
+        new = [item for item in unclaimed if item.published_at is None]
+        done: list[str] = []
+        try:
+            for item in (*again, *shuffled(new, live)):
+                redis.lpush(item.queue, item.attempt)
+                self._missing.pop(item.attempt, None)
+                done.append(item.attempt)
+        finally:
+            if done:
+                self._context.session(
+                    lambda session: dispatching.published(session, done, now=utcnow())
+                )
+                log.info("dispatched", attempts=len(done))
+        return len(done)
 
 
 def wait(context: BackgroundContext) -> None:
@@ -69,35 +89,13 @@ def wait(context: BackgroundContext) -> None:
         context.stop.wait(context.settings.poll_s)
 
 
-def publish(context: BackgroundContext, pending: Sequence[Sendable], broker_generation: str) -> int:
-    """Put attempts on their queues, and store the broker generation that has them."""
-    done: list[str] = []
-    try:
-        for item in pending:
-            limits = hang_limits.of(item.seed_s, context.settings.per_seed_deadline_s)
-            names = ("seed_deadline_s", "first_seed_deadline_s")
-            message = item.message | dict(zip(names, limits, strict=True))
-            text = context.sealed(RUN_CHUNK, message)
-            to_queue(context.redis, item.queue, text)
-            done.append(item.attempt)
-    finally:
-        if done:
-            context.session(
-                lambda session: dispatching.published(
-                    session, done, broker_generation, now=utcnow()
-                )
-            )
-            log.info("dispatched", attempts=len(done))
-    return len(done)
-
-
-def shuffled(pending: Sequence[Sendable], live: Mapping[str, int]) -> list[Sendable]:
+def shuffled(pending: Sequence[Unclaimed], live: Mapping[str, int]) -> list[Unclaimed]:
     """Return the attempts with each job's attempts in random order, if several workers are live.
 
     Idle workers of equal devices take attempts one after the other, so chance decides which seeds
     run on which device. A fault of one device then shows as scattered seeds, never always the same.
     """
-    mixed: list[Sendable] = []
+    mixed: list[Unclaimed] = []
     for (queue, _), group in groupby(pending, key=lambda item: (item.queue, item.job)):
         equals = list(group)
         mixed += random.sample(equals, len(equals)) if live.get(queue, 0) > 1 else equals
@@ -118,9 +116,9 @@ def choose(session: Session, waiting: Iterable[str], live: Mapping[str, int]) ->
 
 
 def _choose(
-    session: Session, context: BackgroundContext, broker_generation: str, now: datetime
-) -> tuple[list[chunks.Place], list[Sendable], Mapping[str, int]]:
-    """Return (chunks to dispatch, attempts to publish, live workers per queue).
+    session: Session, context: BackgroundContext, now: datetime
+) -> tuple[list[chunks.Place], list[Unclaimed], Mapping[str, int]]:
+    """Return (chunks to dispatch, unclaimed attempts, live workers per queue).
 
     The workers are counted only when chunks wait.
     """
@@ -129,17 +127,13 @@ def _choose(
     if waiting:
         live = workers.live(session, now=now, timeout_s=context.settings.heartbeat_timeout_s)
     chosen = choose(session, waiting, live)
-    return chosen, dispatching.unpublished(session, broker_generation), live
+    return chosen, dispatching.unclaimed(session), live
 
 
 def _write(
-    session: Session,
-    chosen: Sequence[chunks.Place],
-    message_ids: Sequence[str],
-    broker_generation: str,
-    now: datetime,
-) -> list[Sendable]:
+    session: Session, chosen: Sequence[chunks.Place], message_ids: Sequence[str], now: datetime
+) -> list[Unclaimed]:
     if message_ids:
         outbox.delivered(session, list(message_ids), now=now)
     dispatching.dispatch(session, chosen, now=now)
-    return dispatching.unpublished(session, broker_generation)
+    return dispatching.unclaimed(session)

@@ -10,12 +10,10 @@ from functools import partial
 from gonogo.kernels import registry as kernels
 from gonogo.settings import Settings
 from gonogo_service.background import bisections as bisection
-from gonogo_service.background import dispatcher, ingest, scheduler
+from gonogo_service.background import dispatcher, scheduler
 from gonogo_service.background.assess import Assessor
-from gonogo_service.background.consumer import Consumer, recover
 from gonogo_service.background.deliver import make_deliver
 from gonogo_service.background.reaper import Reaper
-from gonogo_service.background.refusals import Refusals
 from gonogo_service.background.retention import POLL_S, Pruner
 from gonogo_service.background.roles import Role
 from gonogo_service.kit.background_context import (
@@ -40,15 +38,13 @@ def create_background(settings: Settings, stop: threading.Event) -> Background:
     """
     kernels.load(settings.kernels)
     context = open_background_context(settings, stop)
-    refusals = Refusals(context)
-    ingest.register(context, refusals)
     reaper = Reaper(context)
     deliver = make_deliver(context)
     roles = [
         Role(
             context,
             "dispatcher",
-            partial(dispatcher.run_once, context),
+            dispatcher.Dispatcher(context).run_once,
             pause=partial(dispatcher.wait, context),
         ),
         Role(context, "reaper", reaper.run_once, lost=reaper.reset),
@@ -57,9 +53,8 @@ def create_background(settings: Settings, stop: threading.Event) -> Background:
         Role(context, "scheduler", partial(scheduler.run_once, context)),
         Role(context, "bisecting", partial(bisection.run_once, context)),
         Role(context, "deliver", deliver.run_once, lost=deliver.lost),
-        Role(context, f"presence/{context.holder}", refusals.store),
     ]
-    return Background(context, Consumer(context), roles, [deliver.close])
+    return Background(context, roles, [deliver.close])
 
 
 @dataclass(frozen=True)
@@ -67,7 +62,6 @@ class Background:
     """The parts of a background process. Any number of such processes may run."""
 
     context: BackgroundContext
-    consumer: Consumer
     roles: Sequence[Role]
     closing: Sequence[Callable[[], object]]
     """Called at the end, when no role works any more."""
@@ -86,15 +80,13 @@ class Background:
 
     def _work(self) -> None:
         context = self.context
-        recover(context)
-        for thread in (self.consumer, *self.roles):
-            thread.start()
+        for role in self.roles:
+            role.start()
         log.info("background runs", holder=context.holder)
         # Linux may give a signal to any thread, as right after SIGCONT. Python runs its handler in
         # this one, which a wait without an end would keep from it
         while not context.stop.wait(SIGNALS_S):
             pass
-        self.consumer.shut_down(STOP_S)
         for role in self.roles:
             role.join(STOP_S)
         try:
@@ -103,10 +95,7 @@ class Background:
             log.warning("leases not released; they will expire", error=str(problem))
 
     def _ready(self) -> bool:
-        """Wait for a migrated database; return False when asked to stop first.
-
-        With an older schema ingest would drop every message, because it couldn't store it.
-        """
+        """Wait for a migrated database; return False when asked to stop first."""
         delay = 0.1
         while not self.context.stop.is_set():
             try:

@@ -99,14 +99,16 @@ def _standing(session: Session, device_id: str | None) -> dict[tuple[str, ...], 
     }
 
 
-def orders(session: Session) -> dict[str, dict[str, Any]]:
-    """Return the orders for each device's worker, by the device.
+def orders(session: Session, *, host: str) -> dict[str, dict[str, Any]]:
+    """Return the orders for the workers of a host's devices, by the device.
 
     An order is {"order": "work" | "drain" | "maintenance", "asked": number of requested canaries}.
     """
     table = DeviceRow
     rows = session.execute(
-        select(table.device, table.health, table.drained, table.test_requests)
+        select(table.device, table.health, table.drained, table.test_requests).where(
+            table.host == host
+        )
     ).all()
     return {
         device: {

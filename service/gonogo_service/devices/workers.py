@@ -11,7 +11,6 @@ from sqlalchemy.orm import Session
 
 from gonogo_service.devices.model import WorkerRow
 from gonogo_service.devices.store import TIMEOUT_S, without_work
-from gonogo_service.hosts import message_numbers
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.paging import Page
 
@@ -19,8 +18,7 @@ FORGET = timedelta(days=7)
 MAX_OF_HOST = 256
 """The workers of a host that are remembered: each of its devices may have one."""
 FORGET_SILENT = timedelta(minutes=3)
-"""A host that has more forgets those that are silent for this long: longer than a heartbeat is
-taken, so that none of them can be repeated."""
+"""A host that has more forgets those that are silent for this long."""
 
 
 def heard(
@@ -57,8 +55,8 @@ def heard(
     return is_new or changed
 
 
-def make_room(session: Session, name: str, *, host: str, task: str, now: datetime) -> str | None:
-    """Forget silent workers of a host if it has too many for a new one; `task` numbers heartbeats.
+def make_room(session: Session, name: str, *, host: str, now: datetime) -> str | None:
+    """Forget silent workers of a host if it has too many for a new one.
 
     Returns in words what is too much if they aren't silent.
     """
@@ -78,7 +76,6 @@ def make_room(session: Session, name: str, *, host: str, task: str, now: datetim
     )
     if len(silent) < excess:
         return f"{host} would have {MAX_OF_HOST + excess} workers; allowed: {MAX_OF_HOST}"
-    message_numbers.remove(session, silent, task)
     session.execute(delete(WorkerRow).where(WorkerRow.name.in_(silent)))
     return None
 

@@ -1,4 +1,4 @@
-"""Refused messages: counted by sender and reason, audited at most once an hour, flagged."""
+"""Refused requests of hosts: counted by reason, audited at most once an hour, flagged."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from gonogo_service.kit.database.dialect import insert_once
 from gonogo_service.kit.database.encoding import storable
 
 AUDIT_EVERY = timedelta(hours=1)
-"""A flood of refused messages must not fill the audit log."""
+"""A flood of refused requests must not fill the audit log."""
 MAX_DETAIL = 500
 FLAGGED = frozenset({"sender", "conflict"})
-"""The reasons that only a wrong or hostile host gives, whatever the broker does."""
+"""The reasons that only a wrong or hostile host gives."""
 
 
 def record(
     session: Session, sender: str, reason: str, detail: str, *, now: datetime, count: int = 1
 ) -> None:
-    """Count refused messages. `sender` is the host whose key sealed it, "" for an unknown one."""
+    """Count refused requests. `sender` is the host."""
     detail = (storable(detail) or "")[:MAX_DETAIL]
     long_ago = now - 2 * AUDIT_EVERY
     first = {
@@ -43,12 +43,12 @@ def record(
         row.audited_at = now
         audit.record(
             session,
-            actor=f"host:{sender}" if sender else "unknown",
+            actor=f"host:{sender}",
             action="message.refused",
-            subject=sender or "unknown",
+            subject=sender,
             detail={"reason": reason, "detail": detail, "count": row.count},
         )
-    if sender and reason in FLAGGED:
+    if reason in FLAGGED:
         host = session.scalar(select(HostRow).where(HostRow.name == sender).with_for_update())
         if host is not None:
             host.flagged_at, host.flag_reason = now, detail

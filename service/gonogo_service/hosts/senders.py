@@ -1,10 +1,8 @@
-"""The sender of a message about an attempt: the first host that reports it owns it."""
+"""The host that a request comes from, and the attempts that are its own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from gonogo.ci.patterns import fits
 from gonogo_service.hosts import store as hosts
@@ -12,16 +10,24 @@ from gonogo_service.jobs.model import AttemptRow
 
 
 class ForeignSender(Exception):
-    """A message about an attempt of another host, worker or device."""
+    """A request about an attempt, a worker or a device of another host."""
 
 
 class ConflictingContent(Exception):
-    """A message that contradicts one that is stored."""
+    """A batch that contradicts one that is stored."""
+
+
+class OthersAttempt(Exception):
+    """Another worker has claimed the attempt."""
+
+
+class AttemptOver(Exception):
+    """The attempt has ended, its job is canceled or over, or it doesn't exist."""
 
 
 @dataclass(frozen=True)
 class Sender:
-    """The host whose key sealed a message."""
+    """The host whose token a request shows."""
 
     id: str
     name: str
@@ -31,7 +37,7 @@ class Sender:
     def check(self, value: object, what: str) -> None:
         """Raise ForeignSender unless a device or a worker is this host's."""
         if not isinstance(value, str) or not value.startswith(f"{self.name}/"):
-            raise ForeignSender(f"{self.name} sent a message for the {what} {str(value)[:200]!r}")
+            raise ForeignSender(f"{self.name} sent a request for the {what} {str(value)[:200]!r}")
 
     def check_queue(self, queue: str, what: str) -> None:
         """Raise ForeignSender unless the host may serve a queue; `what` needs it."""
@@ -41,27 +47,26 @@ class Sender:
             )
 
 
-def bind(attempt: AttemptRow, body: Mapping[str, Any], sender: Sender | None) -> None:
-    """Bind an attempt to the worker and device of its first message; check every later one.
+def claimed(attempt: AttemptRow, worker: str, device: str, sender: Sender) -> None:
+    """Give an attempt to the worker that claims it; the same worker may claim it again.
 
-    Without a sender (in processes that read no messages) nothing is checked. Raises ForeignSender.
+    Raises ForeignSender for the worker or device of another host, and for a queue that the host may
+    not serve, and OthersAttempt where another worker has it.
     """
-    if sender is None:
-        return
+    sender.check_queue(attempt.queue, f"run the attempt {attempt.id}")
+    sender.check(worker, "worker")
+    sender.check(device, "device")
     if attempt.host_id is None:
-        sender.check_queue(attempt.queue, f"run the attempt {attempt.id}")
-        for name in ("worker", "device"):
-            sender.check(body.get(name), name)
         attempt.host_id, attempt.host = sender.id, sender.name
-        attempt.worker, attempt.device = body["worker"], body["device"]
-        return
-    if attempt.host_id != sender.id:
-        raise ForeignSender(
-            f"{sender.name} sent a message for an attempt of {attempt.device}: {attempt.id}"
-        )
-    for name in ("worker", "device"):
-        if body.get(name) != getattr(attempt, name):
-            raise ForeignSender(
-                f"{sender.name} sent a message of the {name} {str(body.get(name))[:200]!r} for an"
-                f" attempt of {getattr(attempt, name)}: {attempt.id}"
-            )
+        attempt.worker, attempt.device = worker, device
+    elif (attempt.host_id, attempt.worker, attempt.device) != (sender.id, worker, device):
+        raise OthersAttempt(f"the worker {attempt.worker} has the attempt {attempt.id}")
+
+
+def owned(attempt: AttemptRow, sender: Sender | None) -> None:
+    """Raise ForeignSender unless the sender's host has claimed the attempt.
+
+    Without a sender (in processes that hear no host) nothing is checked.
+    """
+    if sender is not None and attempt.host_id != sender.id:
+        raise ForeignSender(f"{sender.name} sent a request for an attempt that it hasn't claimed")

@@ -1,163 +1,134 @@
-"""Hosts of devices and their public keys: enrolled, rotated, revoked."""
+"""Hosts of devices: added with a code, joined with a token, rotated, revoked."""
 
 from __future__ import annotations
 
+import re
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from gonogo_service.hosts.model import HostKeyRow, HostRow
+from gonogo_service.hosts.model import HostRow
 from gonogo_service.kit import audit
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
+from gonogo_service.kit.principals import Keys
+from gonogo_service.kit.problems import BadField
 
 ANY: Final = ("*",)
 """The patterns of a host that may run attempts of every queue."""
-ROTATED_GRACE = timedelta(minutes=1)
-"""Workers of a host notice its new key within this time."""
-ROTATE_EVERY = timedelta(hours=1)
-"""A host rotates no more often: each of its keys is stored, and is in the audit log."""
-FORGET_AFTER = timedelta(days=8)
-"""A retired key is deleted after this time, which is longer than messages last."""
-HEARD_EVERY = timedelta(seconds=30)
-"""`heard_at` is only this precise, so that each message doesn't write it."""
+TOKEN_PREFIX: Final = "gnh_"
+CODE_PREFIX: Final = "gnc_"
+CODE_LIFE: Final = timedelta(minutes=10)
+TOKEN_LIFE: Final = timedelta(days=365)
+OLD_TOKEN_LIFE: Final = timedelta(minutes=10)
+"""Workers of a host notice its new token within this time."""
+HEARD_EVERY: Final = timedelta(seconds=30)
+"""`heard_at` is only this precise, so that each request doesn't write it."""
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
+NAME_IN_WORDS: Final = "1 to 100 letters, digits, dots, hyphens and underscores, a letter first"
+
+
+class BadCode(Exception):
+    """A code that was used, has expired, or that nobody made."""
 
 
 @dataclass(frozen=True)
-class HostKey:
-    """A public key that checks messages now, and whose it is."""
+class Issued:
+    """A host with a secret that can't be shown again: its code, or its token."""
 
-    public_key: str
-    host: str
-    """The id of the host."""
-    name: str
-    queues: tuple[str, ...] = ()
-    """Patterns of the queues whose attempts it may run"""
-    retired_at: datetime | None = None
-    """It checks only what was sealed before."""
+    host: HostRow
+    secret: str
 
 
-def enroll(
-    session: Session,
-    name: str,
-    *,
-    key_id: str,
-    public_key: str,
-    actor: str,
-    queues: Sequence[str] = ANY,
-    now: datetime | None = None,
-) -> str:
-    """Store a host with its first key, or give a known host this key alone; return its id.
+def add(
+    session: Session, keys: Keys, name: str, queues: Sequence[str] = ANY, *, actor: str
+) -> Issued:
+    """Add a host, or let a known one join again; return it with its code.
 
-    A host that enrolls again has lost its key: what it sealed with that is no longer taken.
+    `queues` are patterns of the queues whose attempts it may run. A known host's token works until
+    it joins. Raises BadField for a bad name.
     """
-    now = now or utcnow()
-    row = session.scalar(select(HostRow).where(HostRow.name == name).with_for_update())
+    if not NAME.fullmatch(name):
+        raise BadField("name", name, "can't be a host's name", limit=NAME_IN_WORDS)
+    now, code = utcnow(), CODE_PREFIX + secrets.token_urlsafe(24)
+    row = get(session, name)
     if row is None:
-        row = HostRow(id=new_id(), name=name, queues=list(queues), created_at=now, enrolled_at=now)
+        row = HostRow(id=new_id(), name=name, created_at=now)
         session.add(row)
-    else:
-        session.execute(delete(HostKeyRow).where(HostKeyRow.host_id == row.id))
-        row.enrolled_at, row.revoked_at, row.queues = now, None, list(queues)
+    row.queues, row.revoked_at = list(queues), None
+    row.code_hash, row.code_expires_at = keys.digest("host code", code), now + CODE_LIFE
     session.flush()
-    session.add(HostKeyRow(id=key_id, host_id=row.id, public_key=public_key, created_at=now))
-    session.flush()
-    audit.record(session, actor=actor, action="host.enrolled", subject=name, detail={"key": key_id})
-    return row.id
+    detail = {"queues": list(queues)}
+    audit.record(session, actor=actor, action="host.added", subject=name, detail=detail)
+    return Issued(row, code)
 
 
-def rotate(
-    session: Session, host_id: str, *, key_id: str, public_key: str, now: datetime | None = None
-) -> None:
-    """Replace a host's key; the old ones check only what was sealed until a minute from now.
-
-    The same key again changes nothing. Raises ValueError for one that was retired, or that is
-    another host's, and so soon after another rotation.
-    """
-    now = now or utcnow()
-    host = session.get_one(HostRow, host_id, with_for_update=True)
-    known = session.get(HostKeyRow, key_id)
-    if known is not None:
-        if known.host_id != host_id or known.retired_at is not None:
-            raise ValueError("this key was used before: a rotation needs a new one")
-        return
-    last = session.scalar(
-        select(func.max(HostKeyRow.retired_at)).where(HostKeyRow.host_id == host_id)
-    )
-    if last is not None and now < (next_at := last - ROTATED_GRACE + ROTATE_EVERY):
-        raise ValueError(
-            f"the key was rotated within the last hour: rotate it again after"
-            f" {next_at:%Y-%m-%d %H:%M} UTC; after a leak, revoke the host"
-        )
-    for row in session.scalars(
-        select(HostKeyRow).where(HostKeyRow.host_id == host_id, HostKeyRow.retired_at.is_(None))
-    ):
-        row.retired_at = now + ROTATED_GRACE
-    session.add(HostKeyRow(id=key_id, host_id=host_id, public_key=public_key, created_at=now))
-    session.flush()
-    audit.record(
-        session,
-        actor=f"host:{host.name}",
-        action="host.rotated",
-        subject=host.name,
-        detail={"key": key_id},
-    )
+def join(session: Session, keys: Keys, code: str) -> Issued:
+    """Exchange a code for a token. Raises BadCode; a code works once."""
+    now = utcnow()
+    known = HostRow.code_hash == keys.digest("host code", code)
+    row = session.scalar(select(HostRow).where(known).with_for_update())
+    if row is None or row.code_expires_at is None or row.code_expires_at <= now:
+        raise BadCode("this code was used, has expired, or is wrong: `gonogo hosts add` makes one")
+    row.code_hash = row.code_expires_at = row.old_token_hash = None
+    row.joined_at = now
+    issued = _give_token(row, keys, now)
+    audit.record(session, actor=f"host:{row.name}", action="host.joined", subject=row.name)
+    return issued
 
 
-def revoke(
-    session: Session, name: str, *, actor: str, reason: str, now: datetime | None = None
-) -> HostRow | None:
-    """Delete a host's keys, so that nothing of it is taken; None if it doesn't exist."""
+def rotate(session: Session, keys: Keys, host_id: str) -> Issued:
+    """Give a host another token; the one before works for ten minutes more."""
+    now = utcnow()
+    row = session.get_one(HostRow, host_id, with_for_update=True, populate_existing=True)
+    row.old_token_hash, row.old_token_until = row.token_hash, now + OLD_TOKEN_LIFE
+    issued = _give_token(row, keys, now)
+    audit.record(session, actor=f"host:{row.name}", action="host.rotated", subject=row.name)
+    return issued
+
+
+def _give_token(row: HostRow, keys: Keys, now: datetime) -> Issued:
+    token = TOKEN_PREFIX + secrets.token_urlsafe(32)
+    row.token_hash, row.token_expires_at = keys.digest("host token", token), now + TOKEN_LIFE
+    return Issued(row, token)
+
+
+def by_token(session: Session, keys: Keys, token: str) -> HostRow | None:
+    """Return the host of a token that works now."""
+    digest, now = keys.digest("host token", token), utcnow()
+    current = (HostRow.token_hash == digest) & (HostRow.token_expires_at > now)
+    old = (HostRow.old_token_hash == digest) & (HostRow.old_token_until > now)
+    return session.scalar(select(HostRow).where(or_(current, old), HostRow.revoked_at.is_(None)))
+
+
+def revoke(session: Session, name: str, *, actor: str, reason: str) -> HostRow | None:
+    """Delete a host's token, so that nothing of it is taken; None if it doesn't exist."""
     row = session.scalar(select(HostRow).where(HostRow.name == name).with_for_update())
-    if row is None:
-        return None
-    if row.revoked_at is None:
-        row.revoked_at = now or utcnow()
-        session.execute(delete(HostKeyRow).where(HostKeyRow.host_id == row.id))
+    if row is not None and row.revoked_at is None:
+        row.revoked_at = utcnow()
+        row.code_hash = row.token_hash = row.old_token_hash = None
         session.flush()
         detail = {"reason": reason}
         audit.record(session, actor=actor, action="host.revoked", subject=name, detail=detail)
-    return get(session, name)
+    return row
 
 
-def forget(session: Session, *, now: datetime) -> None:
-    """Delete the keys that were retired so long ago that they check nothing any more."""
-    session.execute(delete(HostKeyRow).where(HostKeyRow.retired_at < now - FORGET_AFTER))
-
-
-def find_key(session: Session, key_id: str) -> HostKey | None:
-    """Return the key of this id, whose host is not revoked; None if there is none."""
-    row = session.execute(
-        select(HostKeyRow, HostRow.name, HostRow.queues)
-        .join(HostRow, HostRow.id == HostKeyRow.host_id)
-        .where(HostKeyRow.id == key_id, HostRow.revoked_at.is_(None))
-    ).one_or_none()
-    if row is None:
-        return None
-    key, name, queues = row
-    return HostKey(key.public_key, key.host_id, name, tuple(queues), key.retired_at)
-
-
-def heard(
-    session: Session, host_id: str, *, now: datetime, clock_skew_s: float | None = None
-) -> None:
-    """Record that a host lives, and by how much its clock is wrong."""
-    row = session.get(HostRow, host_id)
-    if row is None:
-        return
+def heard(session: Session, host_id: str, *, now: datetime, clock: float | None) -> None:
+    """Record that a host lives, and by how much its clock (seconds since 1970) is wrong."""
+    row = session.get_one(HostRow, host_id)
     if row.heard_at is None or now - row.heard_at >= HEARD_EVERY:
         row.heard_at = now
-    if clock_skew_s is not None and (
-        row.clock_skew_s is None
-        or row.clock_at is None
-        or now - row.clock_at >= HEARD_EVERY
-        or abs(row.clock_skew_s - clock_skew_s) >= 1.0
-    ):
-        row.clock_skew_s, row.clock_at = round(clock_skew_s, 3), now
+    if clock is None:
+        return
+    skew_s = round(clock - now.timestamp(), 3)
+    is_old = row.clock_at is None or now - row.clock_at >= HEARD_EVERY
+    if is_old or row.clock_skew_s is None or abs(row.clock_skew_s - skew_s) >= 1.0:
+        row.clock_skew_s, row.clock_at = skew_s, now
 
 
 def get(session: Session, name: str) -> HostRow | None:

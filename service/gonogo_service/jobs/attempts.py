@@ -14,7 +14,14 @@ from sqlalchemy.orm import Session, defer
 from gonogo.reports.forms import SenselessResult
 from gonogo_service.devices import periods
 from gonogo_service.hosts import refused_messages
-from gonogo_service.hosts.senders import ConflictingContent, ForeignSender, Sender, bind
+from gonogo_service.hosts.senders import (
+    AttemptOver,
+    ConflictingContent,
+    ForeignSender,
+    Sender,
+    claimed,
+    owned,
+)
 from gonogo_service.jobs import artifacts, closing, events
 from gonogo_service.jobs.events import StateChange
 from gonogo_service.jobs.kinds import kind_of
@@ -64,15 +71,17 @@ class _Message:
         return cls(session, job, chunk, attempt, now, sender)
 
     @property
+    def is_canceled(self) -> bool:
+        """Return whether the worker should stop."""
+        return _is_canceled(self.attempt.state, self.job.state, self.chunk.state)
+
+    @property
     def is_current(self) -> bool:
         """Return whether the attempt is its chunk's, not an earlier one."""
         return self.chunk.attempt_id == self.attempt.id
 
     def begin(self) -> None:
-        """Start the attempt, its chunk and its job at the worker's first message.
-
-        That isn't always "started", which travels in another queue.
-        """
+        """Start the attempt, its chunk and its job."""
         job, chunk, attempt = self.job, self.chunk, self.attempt
         is_sent = attempt.state == AttemptState.sent and chunk.state == ChunkState.sent
         if not (is_sent and self.is_current):
@@ -133,36 +142,57 @@ class _Message:
             refused_messages.record(self.session, self.sender.name, reason, words, now=self.now)
 
 
-def started(
-    session: Session,
-    attempt_id: str,
-    body: Mapping[str, Any],
-    *,
-    now: datetime,
-    sender: Sender | None = None,
-) -> str | None:
-    """Record that a worker began the attempt: it, its chunk and its job run.
+def claim(
+    session: Session, attempt_id: str, worker: str, device: str, *, sender: Sender, now: datetime
+) -> AttemptRow:
+    """Give an attempt to a worker: it, its chunk and its job run.
 
-    Returns the job's id, or None when the attempt is over already. Raises ForeignSender for the
-    attempt of another host (as `store` and `finished` do); without a sender nothing is checked.
+    Raises AttemptOver for one that is over, canceled or unknown; OthersAttempt and ForeignSender as
+    gonogo_service.hosts.senders.claimed.
     """
     message = _Message.locked(session, attempt_id, now, sender)
     if message is None:
-        return None
+        raise AttemptOver("there is no such attempt")
     attempt = message.attempt
-    if attempt.state not in OPEN_ATTEMPT or (sender is None and attempt.worker is not None):
-        return None
-    was_bound = attempt.host_id is not None
-    bind(attempt, body, sender)
-    if was_bound:
+    if attempt.state not in (AttemptState.sent, AttemptState.running) or message.is_canceled:
+        raise AttemptOver(f"the attempt {attempt.id} is over or canceled")
+    claimed(attempt, worker, device, sender)
+    message.begin()
+    session.flush()
+    return attempt
+
+
+def started(
+    session: Session, attempt_id: str, body: Mapping[str, Any], *, now: datetime
+) -> str | None:
+    """Record that a worker of this process began the attempt; return the job's id, or None."""
+    message = _Message.locked(session, attempt_id, now)
+    if message is None or message.attempt.state not in OPEN_ATTEMPT or message.attempt.worker:
         return None
     message.begin()
-    for name in ("worker", "device", "host_run"):
-        setattr(attempt, name, body.get(name))
-    if sender is None:  # else `bind` has named the host that sealed the message
-        attempt.host = body.get("host")
+    for name in ("worker", "device", "host", "host_run"):
+        setattr(message.attempt, name, body.get(name))
     session.flush()
     return message.job.id
+
+
+def is_canceled(session: Session, attempt_id: str | None) -> bool:
+    """Return whether a worker should stop an attempt: its job or its chunk is canceled or over."""
+    if not attempt_id or not is_id(attempt_id):
+        return False
+    query = (
+        select(AttemptRow.state, JobRow.state, ChunkRow.state)
+        .join(JobRow, AttemptRow.job_id == JobRow.id)
+        .join(ChunkRow, AttemptRow.chunk_id == ChunkRow.id)
+        .where(AttemptRow.id == attempt_id)
+    )
+    row = session.execute(query).one_or_none()
+    return row is None or _is_canceled(*row)
+
+
+def _is_canceled(attempt: str, job: JobState, chunk: str) -> bool:
+    stops = job is JobState.cancelling or job.final or chunk == ChunkState.stopping
+    return stops or attempt not in OPEN_ATTEMPT
 
 
 def heartbeat(
@@ -186,16 +216,6 @@ def heartbeat(
         if worker is not None:
             running = running.where(AttemptRow.worker == worker)
         session.execute(running.values(heard_at=now, seed=seed, stage=stage))
-
-
-def is_unbound(session: Session, attempt_id: str) -> bool:
-    """Return whether an attempt waits for the first message of a worker."""
-    query = select(AttemptRow.id).where(
-        AttemptRow.id == attempt_id,
-        AttemptRow.host_id.is_(None),
-        AttemptRow.state == AttemptState.sent,
-    )
-    return is_id(attempt_id) and session.scalar(query) is not None
 
 
 def device_of(session: Session, attempt_id: str | None) -> str | None:
@@ -229,7 +249,7 @@ def store(
     if message is None:
         return None
     job, chunk, attempt = message.job, message.chunk, message.attempt
-    bind(attempt, body, sender)
+    owned(attempt, sender)
     number = _batch_number(body)
     if sender is not None and number is None:  # else nothing bounds what an attempt may send
         raise SenselessResult(f"the batch has the number {str(body.get('batch'))[:40]!r}")
@@ -318,7 +338,7 @@ def finished(
     if message is None:
         return None
     attempt = message.attempt
-    bind(attempt, body, sender)
+    owned(attempt, sender)
     if attempt.state not in (AttemptState.sent, AttemptState.running):
         return None
     message.begin()

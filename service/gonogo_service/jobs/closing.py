@@ -129,7 +129,7 @@ def cancel_open_chunks(
 ) -> None:
     """Close all chunks that no worker has started, and ask running attempts to stop.
 
-    Attempts are asked through the outbox. after_seed: only chunks whose first seed is larger.
+    Each answer to their workers says so. after_seed: only chunks whose first seed is larger.
     except_attempt: an attempt that may continue.
     """
     job.cancel_at = now
@@ -140,9 +140,6 @@ def cancel_open_chunks(
         may_continue = chunk.state == ChunkState.running and chunk.attempt_id == except_attempt
         if chunk.work[0][0] <= after_seed or may_continue:
             continue
-        if chunk.state != ChunkState.waiting and chunk.attempt_id is not None:
-            key, payload = f"attempt.cancel:{chunk.attempt_id}", {"attempt": chunk.attempt_id}
-            outbox.add(session, "attempt.cancel", key, payload, now=now)
         if is_running:
             chunk.state = ChunkState.stopping
         else:

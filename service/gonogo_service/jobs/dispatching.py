@@ -1,13 +1,13 @@
-"""Dispatching: chosen chunks get attempts, and attempts become messages to workers."""
+"""Dispatching: chosen chunks get attempts, which wait for the workers that claim them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session, aliased
 
 from gonogo_service.builds.model import BuildRow
@@ -17,12 +17,12 @@ from gonogo_service.jobs.hang_limits import expected_seed_s
 from gonogo_service.jobs.kinds import kind_of
 from gonogo_service.jobs.model import AttemptRow, ChunkRow, JobRow
 from gonogo_service.kit.database.ids import new_id
-from gonogo_service.kit.database.states import AttemptState, ChunkState, JobState
+from gonogo_service.kit.database.states import AttemptState, ChunkState
 from gonogo_service.results import store as results
 from gonogo_service.tests.model import TestSpecRow
 
-MAX_UNPUBLISHED = 200
-"""Attempts that the dispatcher publishes in one turn."""
+MAX_UNCLAIMED = 1000
+"""Attempts that the dispatcher looks at in one pass: two for each worker."""
 WORST_ARTIFACTS = 3
 """The seeds of a chunk, besides its first ones, whose artifacts a worker sends."""
 
@@ -30,7 +30,7 @@ WORST_ARTIFACTS = 3
 def dispatch(session: Session, places: Sequence[Place], *, now: datetime) -> list[str]:
     """Give each chosen chunk an attempt for its missing results; return the attempts' ids.
 
-    `unpublished` then returns these attempts. A chunk that is no longer waiting, or whose
+    `unclaimed` then returns these attempts. A chunk that is no longer waiting, or whose
     job was canceled meanwhile, is skipped. One whose results have all arrived late is closed.
     """
     attempt_ids: list[str] = []
@@ -78,7 +78,7 @@ def _chunk(session: Session, job_id: str, number: int) -> ChunkRow | None:
 
 @dataclass(frozen=True)
 class Sendable:
-    """An attempt to publish; `message` is the body of `run_chunk`, without its time limits."""
+    """An attempt, and what its worker has to run (`message`), without its time limits."""
 
     attempt: str
     job: str
@@ -94,11 +94,8 @@ class Sendable:
         return work
 
 
-def unpublished(session: Session, broker_generation: str) -> list[Sendable]:
-    """Return the attempts, oldest first, that this broker generation hasn't received.
-
-    Only attempts that no worker has started.
-    """
+def described(session: Session, attempt_id: str) -> Sendable:
+    """Return what an attempt has to run."""
     build, other = aliased(BuildRow), aliased(BuildRow)
     query = (
         select(AttemptRow, ChunkRow, JobRow, TestSpecRow.canonical, build, other)
@@ -107,14 +104,26 @@ def unpublished(session: Session, broker_generation: str) -> list[Sendable]:
         .join(TestSpecRow, JobRow.test_key == TestSpecRow.key)
         .outerjoin(build, (build.name == JobRow.build) & (build.executor == JobRow.executor))
         .outerjoin(other, (other.name == JobRow.reference) & (other.executor == JobRow.executor))
-        .where(
-            AttemptRow.state == AttemptState.sent,
-            or_(AttemptRow.epoch.is_(None), AttemptRow.epoch != broker_generation),
-        )
-        .order_by(AttemptRow.id)
-        .limit(MAX_UNPUBLISHED)
+        .where(AttemptRow.id == attempt_id)
     )
-    return [_sendable(session, *row) for row in session.execute(query)]
+    return _sendable(session, *session.execute(query).one())
+
+
+class Unclaimed(NamedTuple):
+    """An attempt that waits for a worker."""
+
+    attempt: str
+    job: str
+    queue: str
+    published_at: datetime | None
+    """None: no worker has been woken for it."""
+
+
+def unclaimed(session: Session) -> list[Unclaimed]:
+    """Return the attempts that no worker has claimed, oldest first."""
+    columns = AttemptRow.id, AttemptRow.job_id, AttemptRow.queue, AttemptRow.heard_at
+    query = select(*columns).where(AttemptRow.state == AttemptState.sent).order_by(AttemptRow.id)
+    return [Unclaimed._make(row) for row in session.execute(query.limit(MAX_UNCLAIMED))]
 
 
 def _sendable(
@@ -152,27 +161,10 @@ def _declared(build: BuildRow | None) -> dict[str, Any]:
     return {name: build and getattr(build, name) for name in ("arithmetic", "outputs")}
 
 
-def published(
-    session: Session, attempt_ids: Sequence[str], broker_generation: str, *, now: datetime
-) -> None:
-    """Record that the broker accepted these attempts; from now on their workers' silence counts."""
+def published(session: Session, attempt_ids: Sequence[str], *, now: datetime) -> None:
+    """Record that workers were woken for these attempts."""
     session.execute(
         update(AttemptRow)
-        .where(AttemptRow.id.in_(attempt_ids))
-        .values(epoch=broker_generation, heard_at=now)
+        .where(AttemptRow.id.in_(attempt_ids), AttemptRow.state == AttemptState.sent)
+        .values(heard_at=now)
     )
-
-
-def to_cancel(session: Session) -> list[str]:
-    """Return the running attempts that were asked to stop: their job is canceled or decided.
-
-    Their keys must be in the broker even if the broker lost them.
-    """
-    asked_to_stop = (JobRow.state == JobState.cancelling) | (ChunkRow.state == ChunkState.stopping)
-    query = (
-        select(AttemptRow.id)
-        .join(JobRow, AttemptRow.job_id == JobRow.id)
-        .join(ChunkRow, AttemptRow.chunk_id == ChunkRow.id)
-        .where(AttemptRow.state == AttemptState.running, asked_to_stop)
-    )
-    return list(session.scalars(query))

@@ -1,4 +1,4 @@
-"""The resources of `gonogo background`: settings, engine, Celery app, Redis, the stop event."""
+"""The resources of `gonogo background`: settings, engine, Redis, the stop event."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import structlog
-from celery import Celery
-from kombu.exceptions import OperationalError as BrokerError
 from redis import Redis, RedisError
 from sqlalchemy import Engine
 from sqlalchemy.exc import InterfaceError, OperationalError
@@ -23,28 +21,15 @@ from sqlalchemy.orm import Session
 from gonogo.settings import Settings
 from gonogo_service.kit.database import engine as engines
 from gonogo_service.kit.database.ids import new_id
-from gonogo_service.kit.signing import service_key
-from gonogo_workers.queue import (
-    BROKER_GENERATION_KEY,
-    DISPATCH_NOTIFICATION_KEY,
-    Numbers,
-    PrivateKey,
-    make_app,
-    redis_client,
-    seal,
-)
+from gonogo_workers.queue import DISPATCH_NOTIFICATION_KEY, redis_client
 
 T = TypeVar("T")
 Postpone = Callable[[Session, str, str], object]
 """Postpones what has this key, because of this error."""
 
 DATABASE_AWAY = (OperationalError, InterfaceError, PoolTimeout)
-BROKER_AWAY = (RedisError, BrokerError, OSError)
+BROKER_AWAY = (RedisError, OSError)
 AWAY = (*DATABASE_AWAY, *BROKER_AWAY)
-
-# unacknowledged results of a killed ingest process are redelivered after this time, and at once if
-# no other ingest process is alive
-VISIBILITY_TIMEOUT_S = 60
 
 log = structlog.get_logger("gonogo.background")
 
@@ -59,11 +44,7 @@ class BackgroundContext:
 
     settings: Settings
     engine: Engine
-    app: Celery
     redis: Redis
-    signer: PrivateKey
-    """Signs what hosts get."""
-    numbers: Numbers
     stop: threading.Event
     holder: str = field(default_factory=lambda: f"{socket.gethostname()}/{os.getpid()}/{new_id()}")
 
@@ -133,22 +114,6 @@ class BackgroundContext:
                         postpone(session, key, error)
         return count
 
-    def sealed(self, task: str, body: Mapping[str, Any]) -> str:
-        """Return a message to a host, signed by the service."""
-        return seal(self.signer, task, body, self.numbers.next())
-
-    def broker_generation(self) -> str:
-        """Return the ID of Redis's current generation.
-
-        A new ID is created whenever the old one is gone, for example after a flush. Raises
-        RedisError.
-        """
-        with self.redis.pipeline() as pipe:
-            pipe.set(BROKER_GENERATION_KEY, new_id(), nx=True)
-            pipe.get(BROKER_GENERATION_KEY)
-            _, value = pipe.execute()
-        return str(value.decode())
-
     def notify(self) -> None:
         """Wake the dispatcher, wherever it runs; its poll makes up for a lost notification."""
         try:
@@ -161,7 +126,6 @@ class BackgroundContext:
 
     def close(self) -> None:
         """Close every connection."""
-        self.app.close()
         self.redis.close()
         self.engine.dispose()
 
@@ -178,10 +142,7 @@ def open_background_context(settings: Settings, stop: threading.Event) -> Backgr
     return BackgroundContext(
         settings=settings,
         engine=engines.make_engine(settings.database_url),
-        app=make_app(settings.broker_url, visibility_timeout_s=VISIBILITY_TIMEOUT_S),
         redis=redis_client(settings.broker_url),
-        signer=service_key(settings.secret_key.get_secret_value()),
-        numbers=Numbers(),
         stop=stop,
     )
 

@@ -20,6 +20,8 @@ DELIVERY_S = 10.0
 """GitHub gives up after this time."""
 IMPORT_FACTOR = 4.0
 """An uploaded file may take this many times the deadline of other bodies."""
+HOST_BYTES = 32 * 2**20
+HOST_PATHS = (f"{urls.API}/attempts/", f"{urls.API}/hosts/self")
 COMPLETE = "body_complete"
 """The key in a request's state: its body has arrived, or it has none."""
 
@@ -60,7 +62,14 @@ class BodyLimits:
 
     def of(self, path: str) -> BodyLimit:
         """Return the limit of an address."""
+        if is_of_host(path):
+            return BodyLimit(HOST_BYTES, "no setting", self.default.deadline_s)
         return self.by_path.get(path, self.default)
+
+
+def is_of_host(path: str) -> bool:
+    """Whether device hosts send to an address: their bodies are large and may be compressed."""
+    return path.startswith(HOST_PATHS)
 
 
 def has_body(scope: Scope) -> bool:
@@ -81,7 +90,7 @@ class LimitBodies:
             await self.app(scope, receive, send)
             return
         encoding = Headers(scope=scope).get("content-encoding", "identity")
-        if encoding.lower() != "identity":
+        if encoding.lower() != "identity" and not is_of_host(scope["path"]):
             raise Problem(
                 415,
                 f"Compressed bodies are not accepted (Content-Encoding: {encoding[:40]!r}): send "

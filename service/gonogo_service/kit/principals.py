@@ -21,8 +21,8 @@ WARNED_BEFORE: Final = timedelta(days=14)
 class Principal:
     """The identity behind a request.
 
-    `kind` is token (bearer), session (a login of the pages) or local (embedded, on loopback, no
-    login).
+    `kind` is token (bearer), session (a login of the pages), local (embedded, on loopback, no
+    login), or host (a device host's token: no scope, and `builds` are patterns of its queues).
     """
 
     kind: str

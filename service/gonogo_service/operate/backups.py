@@ -24,7 +24,7 @@ from gonogo_service.operate import schema
 from gonogo_service.tests.assessments import ASSESS
 from gonogo_service.webhooks.model import DeliveryRow
 
-_OWN_WORK: Final = ("job.created", "attempt.cancel", ASSESS)
+_OWN_WORK: Final = ("job.created", ASSESS)
 """Topics of the outbox that nobody outside hears of; the others are events for webhooks."""
 _DUMP: Final = ("pg_dump", "--format=custom", "--no-owner", "--no-privileges")
 _RESTORE: Final = ("pg_restore", "--single-transaction", "--no-owner", "--no-privileges")

@@ -21,6 +21,7 @@ from sqlalchemy import delete
 from sqlalchemy.exc import SQLAlchemyError
 
 from gonogo import settings as configuration
+from gonogo_service.hosts import store as hosts
 from gonogo_service.kit import audit
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.principals import Keys, Principal
@@ -86,6 +87,8 @@ class Refusal:
 
 def by_token(context: Context, text: str) -> Principal | Refusal:
     """Return the principal of a token, or why it has none."""
+    if text.startswith(hosts.TOKEN_PREFIX):
+        return by_host_token(context, text)
     if not well_formed(text):
         return Refusal("mistyped")
     with context.reading() as session:
@@ -96,6 +99,15 @@ def by_token(context: Context, text: str) -> Principal | Refusal:
         return Refusal("revoked" if token.revoked_at is not None else "expired", token.prefix)
     _touch(context, token)
     return _principal("token", token, token.id)
+
+
+def by_host_token(context: Context, text: str) -> Principal | Refusal:
+    """Return the host of a token, or why there is none."""
+    with context.reading() as session:
+        host = hosts.by_token(session, context.keys, text)
+    if host is None:
+        return Refusal("unknown")
+    return Principal("host", host.id, host.name, frozenset(), builds=tuple(host.queues))
 
 
 def by_cookie(context: Context, cookie: str) -> Principal | None:

@@ -49,6 +49,10 @@ class FailureLimits:
         """Count a rejected signature in memory; raise Problem 429 when there are too many."""
         self._hit("signature", network_of(client))
 
+    def rejected_code(self, client: str) -> None:
+        """Count a rejected code of a host in memory; raise Problem 429 when there are too many."""
+        self._hit("login", network_of(client))
+
     def refused(self, kind: str, client: str, refusal: Refusal) -> None:
         """Count a refused "token" or "login"; raise Problem 429 when there are too many."""
         network, now = network_of(client), utcnow()

@@ -16,7 +16,9 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 HEALTH = frozenset({"/healthz", "/readyz"})
 SIGNED = frozenset({urls.GITHUB_DELIVERIES, urls.CI_DELIVERIES})
 """Addresses that verify a signature instead of a token."""
-PUBLIC = HEALTH | SIGNED | {"/login"}
+JOIN = f"{urls.API}/hosts:join"
+"""It takes a one-time code instead of a token."""
+PUBLIC = HEALTH | SIGNED | {"/login", JOIN}
 COOKIE, SECURE_COOKIE = "gonogo_session", "__Host-gonogo_session"
 FORWARDED = frozenset(
     {

@@ -15,8 +15,8 @@ from gonogo_workers.server.client import Answer, Away, Refused, Server
 log = logging.getLogger(__name__)
 
 PATH = "/hosts/self"
-BUSY_EVERY_S = 2.0
-"""While an attempt runs: a cancel must reach it within five seconds."""
+BUSY_EVERY_S = 1.0
+"""While an attempt runs, as a cancel must reach it within five seconds, or nobody answers."""
 
 
 @dataclass
@@ -111,8 +111,8 @@ class Heartbeat:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            busy = self._vitals.attempt is not None
-            self._next.wait(min(BUSY_EVERY_S, self._every_s) if busy else self._every_s)
+            hurried = self._vitals.attempt is not None or not self.is_heard
+            self._next.wait(min(BUSY_EVERY_S, self._every_s) if hurried else self._every_s)
             self._next.clear()
             if not self._stop.is_set():
                 self._beat()

@@ -1,9 +1,9 @@
-"""`gonogo hosts`: machines with devices. They are invited on the server, and enroll on the host."""
+"""`gonogo hosts`: machines with devices. They are added on the server, and join on the host."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -14,20 +14,14 @@ from gonogo.cli.kit.client import Client
 from gonogo.errors import JobError
 from gonogo_service.hosts.noun import HOSTS
 
-if TYPE_CHECKING:
-    from gonogo_workers.messages.identity import Identity
-
 HOST = typer.Argument(help="Its name, as devices have it before the slash.")
 
 app = nouns.app_of(HOSTS)
 
 
 @app.command()
-def invite(
+def add(
     name: str = typer.Argument(help="The name that the host gets; its devices begin with it."),
-    hours: float = typer.Option(
-        24.0, min=0.1, max=24 * 7, help="The code works once, for this many hours."
-    ),
     queue: list[str] = typer.Option(
         ["*"],
         "--queue",
@@ -36,55 +30,52 @@ def invite(
     ),
     as_json: bool = JSON,
 ) -> None:
-    """Make a one-time code for a new host, or for one that has lost its key, and print it.
+    """Make a one-time code for a new host, or for one that has lost its token, and print it.
 
     With GONOGO_URL the server makes it (scope admin); without, it is made beside the database.
     """
     config = gonogo.settings.load()
     if config.url is not None and config.database_url is None:
         with Client() as client:
-            body = {"name": name, "hours": hours, "queues": queue}
-            invitation: dict[str, Any] = client.call("POST", "/hosts:invite", body=body)
+            body = {"name": name, "queues": queue}
+            added: dict[str, Any] = client.call("POST", "/hosts:add", body=body)
     else:
-        invitation = _beside_the_database(name, hours, queue)
+        added = _beside_the_database(name, queue)
     if as_json:
-        show.print_json(invitation)
+        show.print_json(added)
     else:
-        end = cells.words(invitation["expires_at"])
-        show.tell(
-            f"run `gonogo hosts enroll CODE` on {name} before {end}, with the code below;"
-            f" `gonogo invitations revoke {invitation['id']}` takes it back"
-        )
-        print(invitation["code"])
+        end, url = cells.words(added["expires_at"]), config.url or "URL"
+        show.tell(f"run `gonogo hosts join {url} CODE` on {name} before {end}, with this code:")
+        print(added["code"])
 
 
 @app.command()
-def enroll(
-    code: str = typer.Argument(help="The code that `gonogo hosts invite` printed; - reads it."),
+def join(
+    url: str = typer.Argument(help="The service's address, such as https://gonogo.example.org."),
+    code: str = typer.Argument(help="The code that `gonogo hosts add` printed; - reads it."),
     as_json: bool = JSON,
 ) -> None:
-    """Enroll this machine with a one-time code. It needs GONOGO_BROKER_URL, and nothing else.
+    """Join a service with a one-time code.
 
-    Its private key goes into host.json in GONOGO_VAR_DIR, for the current user only.
+    This host's token goes into host.json in GONOGO_VAR_DIR, for the current user only.
     """
-    from gonogo_workers.messages import exchange
+    from gonogo_workers.server.host_file import Host, checked_url
 
+    address = checked_url(url)
     text = input() if code == "-" else code
-    try:
-        with _broker() as client:
-            me = exchange.enroll(client, text, _folder())
-    except ValueError as problem:
-        raise JobError(str(problem)) from problem
-    _print_identity(me, "enrolled", as_json)
+    answer = _request(None, address, "/hosts:join", {"code": text})
+    host = Host(address, str(answer["host"]), str(answer["token"]))
+    _save(host, answer, "joined", as_json)
 
 
 @app.command()
 def rotate(as_json: bool = JSON) -> None:
-    """Replace the key of this machine. Its workers go on with the new one."""
-    from gonogo_workers.messages import exchange
+    """Replace the token of this host. Its workers go on with the new one."""
+    from gonogo_workers.server.host_file import Host, load
 
-    with _broker() as client:
-        _print_identity(exchange.rotate(client, _folder()), "rotated", as_json)
+    me = load(_folder())
+    answer = _request(me, me.url, "/hosts/self:rotate", {})
+    _save(Host(me.url, me.name, str(answer["token"])), answer, "rotated", as_json)
 
 
 @app.command()
@@ -93,7 +84,7 @@ def revoke(
     reason: str = typer.Option(..., help="Say why; the audit log keeps it."),
     as_json: bool = JSON,
 ) -> None:
-    """Refuse every message of a host from now on. Needs the scope admin."""
+    """Refuse every request of a host from now on. Needs the scope admin."""
     with Client() as client:
         record = client.call("POST", f"{HOSTS.of(name)}:revoke", body={"reason": reason})
         nouns.stored(HOSTS, client, record, "revoked", as_json=as_json)
@@ -103,42 +94,45 @@ def _folder() -> Path:
     return Path(gonogo.settings.load().var_dir).absolute()
 
 
-def _broker() -> Any:
-    url = gonogo.settings.load().broker_url
-    if url is None:
-        raise JobError("GONOGO_BROKER_URL must be set: a host reaches the service through it")
-    from gonogo_workers.queue import redis_client
+def _request(me: Any, url: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    from gonogo_workers.server.client import Refused, Server
 
-    return redis_client(url)
+    server = Server(lambda: me, url, gonogo.settings.load().ca_file)
+    try:
+        return server.request("POST", path, body)
+    except Refused as problem:
+        raise JobError(problem.detail) from problem
+    finally:
+        server.close()
 
 
-def _print_identity(me: Identity, done: str, as_json: bool) -> None:
-    path = _folder() / "host.json"
+def _save(host: Any, answer: dict[str, Any], done: str, as_json: bool) -> None:
+    from gonogo_workers.server.host_file import FILE
+
+    host.save(_folder())
+    path, ends = _folder() / FILE, answer["expires_at"]
     if as_json:
-        show.print_json({"host": me.name, "id": me.id, "key": me.key.id, "file": str(path)})
+        show.print_json({"host": host.name, "file": str(path), "expires_at": ends})
     else:
-        print(f"{done} as {me.name}; its private key is in {path}")
+        print(f"{done} as {host.name}; its token is in {path} and ends {cells.words(ends)}")
 
 
-def _beside_the_database(name: str, hours: float, queues: list[str]) -> dict[str, Any]:
+def _beside_the_database(name: str, queues: list[str]) -> dict[str, Any]:
     from gonogo_service.cli.operate.database import configure, engine
-    from gonogo_service.hosts.invitation_codes import invite as make
+    from gonogo_service.hosts import store
     from gonogo_service.kit.database.engine import session
+    from gonogo_service.kit.principals import Keys
     from gonogo_service.kit.problems import Problem
 
     with engine() as database, session(database) as transaction:
         secret = configure().secret_key
         if secret is None:
-            raise JobError("GONOGO_SECRET_KEY must be set: the code contains the service's key")
+            raise JobError("GONOGO_SECRET_KEY must be set: the code is stored as a hash under it")
+        keys = Keys(secret.get_secret_value())
         try:
-            issued = make(
-                transaction, secret.get_secret_value(), name, hours, queues, actor="command line"
-            )
+            issued = store.add(transaction, keys, name, queues, actor="command line")
         except Problem as problem:
             raise JobError(str(problem)) from problem
-    return {
-        "id": issued.id,
-        "code": issued.code,
-        "name": issued.name,
-        "expires_at": issued.expires_at.isoformat(),
-    }
+        ends = issued.host.code_expires_at
+        assert ends is not None
+        return {"name": name, "code": issued.secret, "expires_at": ends.isoformat()}

@@ -1,7 +1,7 @@
 """The accounts of Redis or Valkey by role: what the service may do, and what device hosts may do.
 
-docs/protocol.md explains each line. An account only saves what signatures can't: who may read
-results, and who may delete messages.
+docs/protocol.md explains each line. A queue only wakes workers; an account keeps a host from waking
+those of others, and from taking what wakes them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,6 @@ RULES: Final[Mapping[str, str]] = {
         " +auth +hello +ping +select +client|setinfo +client|setname"
         # take chunks of its queues; put one back when it stops
         " (+brpop +rpush ~*.*.*)"
-        # send, without reading what others sent
-        " (+lpush %W~background %W~heartbeat)"
-        # read what the service wrote for its attempts and devices
-        " (+getrange %R~gonogo:cancel:* %R~gonogo:device:*)"
-        # fetch answers
-        " (+blpop ~gonogo:reply:*)"
     ),
 }
 

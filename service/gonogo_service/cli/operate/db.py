@@ -38,31 +38,32 @@ def copy_sqlite(engine: Engine) -> Path | None:
     return copy
 
 
-def enroll_host(engine: Engine, name: str, folder: Path, secret: str) -> None:
-    """Enroll this machine, unless the database knows the key in its state folder.
+def join_here(engine: Engine, name: str, url: str, folder: Path, secret: str) -> None:
+    """Make this machine a host of the service at `url`, unless its token works already.
 
     `secret` is GONOGO_SECRET_KEY. Raises JobError for a bad name, InfrastructureError where the
     folder can't be written.
     """
     from gonogo_service.hosts import store as hosts
-    from gonogo_service.hosts.invitation_codes import enroll_here
     from gonogo_service.kit.database.engine import session
+    from gonogo_service.kit.principals import Keys
     from gonogo_service.kit.problems import Problem
-    from gonogo_service.kit.signing import service_key
-    from gonogo_workers.messages import identity
+    from gonogo_workers.server import host_file
 
-    service = service_key(secret).public
+    keys, address = Keys(secret), host_file.checked_url(url)
     with session(engine) as transaction:
         try:
-            me = identity.load(folder)
-            known = hosts.find_key(transaction, me.key.id)
-            if known is not None and me.service == service:
+            me = host_file.load(folder)
+            if hosts.by_token(transaction, keys, me.token) is not None:
+                if me.url != address:  # another port than the last time
+                    host_file.Host(address, me.name, me.token).save(folder)
                 return
         except InfrastructureError:
             pass  # it has none yet, or one that can't be read
         try:
-            host, key = enroll_here(transaction, name, actor="command line")
-            identity.Identity(host, name, key, service).save(folder)
+            code = hosts.add(transaction, keys, name, actor="command line").secret
+            issued = hosts.join(transaction, keys, code)
+            host_file.Host(address, name, issued.secret).save(folder)
         except Problem as problem:
             raise JobError(str(problem)) from problem
         except OSError as problem:
@@ -71,11 +72,14 @@ def enroll_host(engine: Engine, name: str, folder: Path, secret: str) -> None:
 
 @app.command()
 def upgrade(
-    enroll: str | None = typer.Option(
+    host: str | None = typer.Option(
         None,
         metavar="NAME",
-        help="Also enroll this machine as the host NAME, with its key in GONOGO_VAR_DIR: for a "
+        help="Also make this machine the host NAME, with its token in GONOGO_VAR_DIR: for a "
         "server that has devices of its own.",
+    ),
+    host_url: str | None = typer.Option(
+        None, "--host-url", help="The address at which that host asks; default: GONOGO_URL."
     ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
@@ -91,14 +95,15 @@ def upgrade(
         copy = copy_sqlite(database) if before is schema.SchemaState.behind else None
         schema.upgrade(database)
         after = schema.state(database)
-        if enroll is not None:
+        if host is not None:
             config = configure()
             if config.secret_key is None:
                 raise JobError(
-                    "GONOGO_SECRET_KEY must be set: a host has to know the service's key"
+                    "GONOGO_SECRET_KEY must be set: tokens are stored as hashes under it"
                 )
+            url = host_url or config.url or f"http://127.0.0.1:{config.port}"
             folder = Path(config.var_dir).absolute()
-            enroll_host(database, enroll, folder, config.secret_key.get_secret_value())
+            join_here(database, host, url, folder, config.secret_key.get_secret_value())
     record = {"before": before.value, "after": after.value, "copy": str(copy) if copy else None}
     text = f"; the file before the upgrade: {copy}" if copy else ""
     _tell(record, f"schema: was {before.value}, is {after.value}{text}", as_json)

@@ -133,8 +133,8 @@ def own_command(*words: str) -> list[str]:
     return [sys.executable, "-P", "-m", "gonogo.cli", *words]
 
 
-def _migrate(folder: Path, environment: dict[str, str], database_url: str) -> None:
-    """Bring the SQLite file to the newest schema (`db upgrade` copies it first); enroll this host.
+def _migrate(folder: Path, environment: dict[str, str], database_url: str, url: str) -> None:
+    """Bring the SQLite file to the newest schema (`db upgrade` copies it first); add this host.
 
     Raises InfrastructureError.
     """
@@ -144,7 +144,7 @@ def _migrate(folder: Path, environment: dict[str, str], database_url: str) -> No
         "GONOGO_SECRET_KEY_FILE": str(folder / "secret_key"),
     }
     done = subprocess.run(
-        own_command("db", "upgrade", "--enroll", host),
+        own_command("db", "upgrade", "--host", host, "--host-url", url),
         env=environment | keys,
         capture_output=True,
         text=True,
@@ -205,8 +205,8 @@ def _children(
     commands: dict[str, tuple[list[str], Mapping[str, str]]] = {
         "redis": (redis_server.command(redis_folder), {}),
         "background": (own_command("background"), keys),
-        "worker": (own_command("worker", "--executor", executor), broker),
         "api": (own_command("serve", "--fd", str(descriptor)), keys),
+        "worker": (own_command("worker", "--executor", executor), broker),
     }
     return [
         Child(
@@ -254,6 +254,7 @@ def run(
         bound = listener.getsockname()[1]
         every = host in {"", "0.0.0.0", "::"}
         url = f"http://{'localhost' if every else f'[{host}]' if ':' in host else host}:{bound}"
+        own_url = f"http://127.0.0.1:{bound}" if every else url
         database_url = f"sqlite:///{folder / 'gonogo.sqlite'}"
         secret_key = _key(folder / "secret_key")
         environment = without(os.environ) | {
@@ -284,7 +285,7 @@ def run(
         }
         try:
             supervisor.start("redis")
-            _migrate(folder, environment, database_url)
+            _migrate(folder, environment, database_url, own_url)
             if token is not None:
                 token_file.ensure(token, database_url, secret_key)
             for child in children[1:]:

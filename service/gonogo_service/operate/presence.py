@@ -1,0 +1,46 @@
+"""The presence of a process of the API: while there is none, no host's silence counts."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from gonogo_service.kit.database import engine as engines
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.kit.outbox import leases
+
+API: Final = "api/"
+"""The beginning of the names of the leases."""
+LEASE_S: Final = 10.0
+RENEW_S: Final = 3.0
+
+
+@contextmanager
+def present(engine: Engine) -> Iterator[None]:
+    """Hold a lease that says that this process answers, on a thread of its own."""
+    holder = f"{socket.gethostname()}/{os.getpid()}/{new_id()}"
+    stop = threading.Event()
+
+    def run() -> None:
+        while True:
+            with suppress(SQLAlchemyError), engines.session(engine) as session:
+                leases.acquire(session, API + holder, holder, LEASE_S)
+            if stop.wait(RENEW_S):
+                break
+        with suppress(SQLAlchemyError), engines.session(engine) as session:
+            leases.release(session, holder)
+
+    thread = threading.Thread(target=run, name="presence", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(2.0)
