@@ -23,12 +23,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gonogo_workers.messages.identity import Identity
 from redis import ConnectionError as Refused
 from rich.console import Console
 
 from gonogo_service.cli.operate import redis_server
 from gonogo_workers import queue
-from gonogo_workers.messages.identity import Identity
 from gonogo_workers.queue import PrivateKey
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from sqlalchemy import Engine
@@ -14,14 +14,14 @@ from gonogo.spec.verdicts import JUDGE
 from gonogo_service.hosts import store as hosts
 from gonogo_service.jobs.new_job import NewJob
 from gonogo_service.kit.database.engine import session
-from gonogo_service.kit.signing import service_key
+from gonogo_service.kit.principals import Keys
 from gonogo_workers import queue
-from gonogo_workers.queue import Numbers, PrivateKey
+from gonogo_workers.server.client import Answer, Away, Server
+from gonogo_workers.server.host_file import Host
 
 KEY = "k" * 32
 """GONOGO_SECRET_KEY of the service."""
 HOST = "host-1"
-HOST_KEY = PrivateKey.of(b"h" * 32)
 DEVICE = f"{HOST}/emulator:0"
 QUEUE = "emulator.wormhole.n150"
 CANONICAL: dict[str, Any] = {
@@ -95,45 +95,41 @@ def empty_row(seed: int, verdict: str, message: str, repeat: int = 0) -> dict[st
     return row(seed, repeat, verdict, "not_judged", outputs={}, message=message)
 
 
-def enroll(engine: Engine, name: str = HOST, key: PrivateKey = HOST_KEY) -> str:
-    """Enroll a host with this key; return its id."""
-    public = key.public
+def joined(engine: Engine, name: str = HOST, secret: str = KEY) -> str:
+    """Add a host and let it join; return its token."""
+    keys = Keys(secret)
     with session(engine) as current:
-        return hosts.enroll(
-            current, name, key_id=public.id, public_key=public.text, actor="simulated"
-        )
+        code = hosts.add(current, keys, name, actor="simulated").secret
+        return hosts.join(current, keys, code).secret
 
 
 class SimulatedWorker:
-    """A device worker's side of the queue: real messages over the real broker, invented numbers.
+    """A device worker's side: real requests, woken by the real broker, with invented numbers.
 
-    Each step is a call, so that a test decides what happens when, and what never does. Its host is
-    enrolled by `enroll`.
+    Each step is a call, so that a test decides what happens when, and what never does. `token` is
+    that of its host (see `joined`).
     """
 
     def __init__(
         self,
+        url: str,
         broker_url: str,
+        token: str,
         queues: Sequence[str] = (QUEUE,),
         host: str = HOST,
-        key: PrivateKey = HOST_KEY,
     ) -> None:
         self.client = queue.redis_client(broker_url)
+        me = Host(url, host, token)
+        self.server = Server(lambda: me, url, None)
         self.name, self.device, self.queues = f"{host}/worker-1", f"{host}/emulator:0", list(queues)
-        self.host, self.key, self.numbers = host, key, Numbers()
-        self._service = service_key(KEY).public
+        self.host = host
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connections."""
         self.client.close()
+        self.server.close()
 
-    def say(self, to: str, task: str, body: Mapping[str, Any]) -> str:
-        """Send a message; return its text."""
-        text = queue.seal(self.key, task, body, self.numbers.next())
-        queue.publish(self.client, to, text)
-        return text
-
-    def beat(self, attempt: str | None = None) -> None:
+    def beat(self, attempt: str | None = None) -> Answer:
         """A heartbeat, idle or busy."""
         body = {
             "worker": self.name,
@@ -144,7 +140,7 @@ class SimulatedWorker:
             "seed": None,
             "stage": None,
         }
-        self.say(queue.HEARTBEAT_QUEUE, queue.HEARTBEAT, body)
+        return self.server.request("PUT", "/hosts/self", body)
 
     @contextmanager
     def alive(self, attempt: str | None = None, every_s: float = 0.2) -> Iterator[None]:
@@ -153,7 +149,8 @@ class SimulatedWorker:
 
         def beat() -> None:
             while not stop.is_set():
-                self.beat(attempt)
+                with suppress(Away):
+                    self.beat(attempt)
                 stop.wait(every_s)
 
         thread = threading.Thread(target=beat)
@@ -165,34 +162,22 @@ class SimulatedWorker:
             thread.join()
 
     def take(self, timeout_s: float = 300.0) -> dict[str, Any]:
-        """The next chunk message of the first queue. Raises TimeoutError."""
-        return self.opened(self.take_text(timeout_s))
+        """Claim the next attempt of the first queue; return what to run. Raises TimeoutError."""
+        return self.claim(self.woken(timeout_s))
 
-    def take_text(self, timeout_s: float = 300.0) -> str:
-        """The same, sealed."""
+    def woken(self, timeout_s: float = 300.0) -> str:
+        """The id of the next attempt, not claimed."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             item: Any = self.client.brpop([self.queues[0]], timeout=1)
             if item is not None:
                 return str(item[1].decode())
-        raise TimeoutError(f"no chunk on {self.queues[0]} within {timeout_s} s")
+        raise TimeoutError(f"no attempt on {self.queues[0]} within {timeout_s} s")
 
-    def opened(self, text: str, task: str = queue.RUN_CHUNK) -> dict[str, Any]:
-        """The body of a message of the service."""
-        return queue.unseal(text, task, self._service.named).body
-
-    def start(self, chunk: dict[str, Any]) -> None:
-        """Say that the attempt began."""
-        body = {
-            **self.place(chunk),
-            "host": self.host,
-            "host_run": "run-1",
-        }
-        self.say(queue.HEARTBEAT_QUEUE, queue.STARTED, body)
-
-    def place(self, chunk: Mapping[str, Any]) -> dict[str, Any]:
-        """The part that every message about an attempt has."""
-        return {"attempt": chunk["attempt"], "worker": self.name, "device": self.device}
+    def claim(self, attempt: str) -> dict[str, Any]:
+        """Claim an attempt; return what to run."""
+        place = {"worker": self.name, "device": self.device}
+        return self.server.request("POST", f"/attempts/{attempt}:claim", place)
 
     def send(
         self,
@@ -200,15 +185,10 @@ class SimulatedWorker:
         rows: Iterable[dict[str, Any]],
         batch: int = 0,
         artifacts: Iterable[dict[str, Any]] = (),
-    ) -> None:
+    ) -> Answer:
         """Send one batch of results."""
-        body = {
-            **self.place(chunk),
-            "batch": batch,
-            "rows": list(rows),
-            "artifacts": list(artifacts),
-        }
-        self.say(queue.BACKGROUND_QUEUE, queue.RESULTS, body)
+        body = {"rows": list(rows), "artifacts": list(artifacts)}
+        return self.server.request("PUT", f"/attempts/{chunk['attempt']}/results/{batch}", body)
 
     def finish(
         self,
@@ -216,21 +196,13 @@ class SimulatedWorker:
         sent: Iterable[Sequence[int]] | None = None,
         outcome: str = "done",
         **more: Any,
-    ) -> None:
+    ) -> Answer:
         """Say the last word; `sent` defaults to all of the work."""
         pairs = [list(pair) for pair in (chunk["work"] if sent is None else sent)]
-        body = {
-            **self.place(chunk),
-            "outcome": outcome,
-            "sent": pairs,
-            "log_tail": "",
-            "error": None,
-            **more,
-        }
-        self.say(queue.BACKGROUND_QUEUE, queue.FINISHED, body)
+        body = {"outcome": outcome, "sent": pairs, "log_tail": "", "error": None, **more}
+        return self.server.request("POST", f"/attempts/{chunk['attempt']}:finish", body)
 
     def run(self, chunk: dict[str, Any], **changes: Any) -> None:
         """The whole of an attempt without trouble."""
-        self.start(chunk)
         self.send(chunk, [row(seed, repeat, **changes) for seed, repeat in chunk["work"]])
         self.finish(chunk)

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 import httpx
 import psutil  # type: ignore[import-untyped]  # it ships no types
 import redis
+from gonogo_workers.messages.identity import Identity, load
 from sqlalchemy import Engine
 
 from benchmarks.chaos import processes
@@ -34,10 +35,9 @@ from gonogo_service.kit.database.engine import make_engine, reading, session
 from gonogo_service.kit.principals import Keys
 from gonogo_service.operate import schema
 from gonogo_service.people.issuing import issue_token
-from gonogo_service.webhooks import secrets
+from gonogo_service.webhooks import signing
 from gonogo_service.webhooks import store as webhooks
-from gonogo_service.webhooks.secrets import Box
-from gonogo_workers.messages.identity import Identity, load
+from gonogo_service.webhooks.signing import Box
 from gonogo_workers.queue import PrivateKey
 from running_service import clean_environment, gonogo
 from servers import PostgresServer, RedisServer, administer
@@ -87,7 +87,7 @@ class Site:
         )
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
-        self.key, self.webhook_secret = random_secrets.token_urlsafe(32), secrets.new_secret()
+        self.key, self.webhook_secret = random_secrets.token_urlsafe(32), signing.new_secret()
         self.hostile_key = PrivateKey.generate()
         self.hostile_id = self.token = ""
         self.engine: Engine = make_engine(self.database_url, pool_size=5)

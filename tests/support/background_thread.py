@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +13,7 @@ from pydantic import SecretStr
 from redis import Redis
 from sqlalchemy import Engine
 
+from api import on_port
 from gonogo.settings import Settings
 from gonogo_service.background.process import create_background
 from gonogo_service.jobs import store as jobs
@@ -21,7 +21,7 @@ from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.engine import reading, session
 from gonogo_service.results import seeds as results
 from gonogo_workers import queue
-from job_flow import KEY, new_job
+from job_flow import KEY, SimulatedWorker, joined, new_job
 from patience import WAIT_S, scaled
 from stored_attempts import attempts_of
 
@@ -45,16 +45,35 @@ def running(settings: Settings) -> Iterator[None]:
     """`gonogo background` in a thread of this process; it must stop soon."""
     stop = threading.Event()
     thread = threading.Thread(target=create_background(settings, stop).run)
-    with warnings.catch_warnings():
-        # a process has one Kombu hub: two Celery workers may replace each other's socket pair
-        warnings.filterwarnings("ignore", r"unclosed <socket\S* fd=\d+, family=1,", ResourceWarning)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join(WAIT_S)
-            assert not thread.is_alive()
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+
+
+@contextmanager
+def served(settings: Settings) -> Iterator[str]:
+    """The API of the same service, for hosts; its address."""
+    assert settings.database_url is not None
+    names = ("broker_url", "secret_key", "heartbeat_s", "heartbeat_timeout_s")
+    with on_port(settings.database_url, **{name: getattr(settings, name) for name in names}) as (
+        client,
+        _,
+    ):
+        yield str(client.base_url).rstrip("/")
+
+
+@contextmanager
+def host(engine: Engine, settings: Settings) -> Iterator[SimulatedWorker]:
+    """A simulated worker of a host that has joined, and the API that it talks to."""
+    assert settings.broker_url is not None
+    with served(settings) as url:
+        worker = SimulatedWorker(url, settings.broker_url, joined(engine))
+        yield worker
+        worker.close()
 
 
 def submit(engine: Engine, settings: Settings, seeds: int = 4, **changes: Any) -> str:

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from gonogo_service.background.refusals import Refusals
 from sqlalchemy import select
 
 from background_thread import short
 from gonogo_service.background import ingest, keyring
-from gonogo_service.background.refusals import Refusals
 from gonogo_service.devices.model import DeviceRow
 from gonogo_service.hosts import refused_messages
 from gonogo_service.jobs import chunks, dispatching

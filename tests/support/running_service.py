@@ -22,7 +22,7 @@ import migrated_files
 from checkout import PYTHONPATH, ROOT
 from forked import Forked
 from gonogo.cli.kit.client import Client
-from gonogo_service.cli.operate.db import enroll_host
+from gonogo_service.cli.operate.db import join_here
 from gonogo_service.kit.database.engine import make_engine
 from patience import WAIT_S, scaled
 
@@ -195,16 +195,17 @@ class Service:
         return process
 
     def upgrade(self) -> None:
-        """Make the tables and enroll the host, as `gonogo db upgrade --enroll` does (whose process
+        """Make the tables and add the host, as `gonogo db upgrade --host` does (whose process
         starts twenty times as slowly as it works)."""
         if self._is_upgraded:
             return
         self._is_upgraded = True
         engine = make_engine(self.environment["GONOGO_DATABASE_URL"])
         migrated_files.upgrade(engine)
-        enroll_host(
+        join_here(
             engine,
             HOST,
+            self.url,
             Path(self.environment["GONOGO_VAR_DIR"]),
             self.environment["GONOGO_SECRET_KEY"],
         )

@@ -416,9 +416,7 @@ def test_of_a_million_seeds_a_bounded_number_is_read_and_the_counters_tell_the_r
             update(JobRow).where(JobRow.id == job.id).values(done=1_000_000, counts=counts)
         )
         shifted = ResultRow.arrival + 999_970
-        session.execute(
-            update(ResultRow).where(ResultRow.job_id == job.id).values(arrival=shifted)
-        )
+        session.execute(update(ResultRow).where(ResultRow.job_id == job.id).values(arrival=shifted))
     with engines.reading(shared.engine) as session:
         history = samples.read(session, variant(test), seeds=20)
         assessment = assessing.assess(session, job.id)

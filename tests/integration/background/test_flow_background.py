@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import ctypes
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,7 +13,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from background_thread import TIMEOUT_S, broker, numbers, running, short, submit, until
+from background_thread import TIMEOUT_S, broker, host, numbers, running, short, submit, until
 from database_params import BOTH
 from gonogo.settings import Settings
 from gonogo_service.jobs import store as jobs
@@ -24,14 +22,11 @@ from gonogo_service.kit.outbox import leases
 from gonogo_service.tests import assessments
 from gonogo_service.tests.model import AssessmentRow
 from gonogo_service.tests.variants import variants_of
-from gonogo_workers import queue
-from job_flow import QUEUE, SimulatedWorker, enroll, row
+from job_flow import QUEUE, SimulatedWorker, row
 from patience import scaled
 from running_service import Process, clean_environment
 from running_service import until as eventually
 from stored_attempts import attempts_of
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -42,18 +37,15 @@ def database_url(lite_database_url: str) -> str:
 
 @pytest.fixture
 def settings(database_url: str, redis_url: str, engine: Engine) -> Settings:
-    """Settings of this test, whose simulated host is enrolled."""
-    enroll(engine)
+    """Settings of this test."""
     return short(database_url, redis_url)
 
 
 @pytest.fixture
-def worker(settings: Settings) -> Iterator[SimulatedWorker]:
-    """A simulated device worker on the same broker."""
-    assert settings.broker_url is not None
-    simulated = SimulatedWorker(settings.broker_url)
-    yield simulated
-    simulated.close()
+def worker(engine: Engine, settings: Settings) -> Iterator[SimulatedWorker]:
+    """A simulated device worker, and the API."""
+    with host(engine, settings) as simulated:
+        yield simulated
 
 
 @contextmanager
@@ -84,12 +76,6 @@ def another(settings: Settings, log: Path) -> Iterator[None]:
         process.close()
 
 
-def presences(engine: Engine) -> set[str]:
-    """Return the names of the copies that say they live."""
-    with reading(engine) as current:
-        return set(leases.holders(current, "presence/"))
-
-
 @BOTH
 def test_a_job_runs_from_the_doorbell_to_its_verdict(
     engine: Engine, settings: Settings, worker: SimulatedWorker
@@ -104,7 +90,6 @@ def test_a_job_runs_from_the_doorbell_to_its_verdict(
         )
         assert chunk["test"]["kernel"] == "layernorm_bw"
         assert (chunk["context"], chunk["artifacts"]["first"]) == ("isolated", True)
-        worker.start(chunk)
         until(engine, job_id, lambda job: job.state == "running")
         worker.send(chunk, [row(0), row(1)])
         until(engine, job_id, lambda job: job.done == 2)
@@ -130,20 +115,16 @@ def assessments_of(engine: Engine, test_key: str) -> list[AssessmentRow]:
         return [assessment for assessment in stored if assessment is not None]
 
 
-def test_two_unstarted_chunks_per_live_worker_and_no_more(
+def test_two_unclaimed_chunks_per_live_worker_and_no_more(
     engine: Engine, settings: Settings, worker: SimulatedWorker
 ) -> None:
     with running(settings), worker.alive(), broker(settings) as redis:
         job_id = submit(engine, settings, 6, chunk_seconds=1e-6)
-        chunk = worker.take()
-        for started in range(1, 7):
-            eventually(
-                lambda started=started: redis.llen(QUEUE) == min(1, 6 - started)
-            )  # one taken and not started, one waiting
-            worker.run(chunk)
-            eventually(lambda started=started: redis.llen(QUEUE) == min(2, 6 - started))
-            if started < 6:
-                chunk = worker.take()
+        for claimed in range(6):
+            eventually(lambda claimed=claimed: redis.llen(QUEUE) == min(2, 6 - claimed))
+            attempt = worker.woken()  # in hand, and not claimed: one waits
+            eventually(lambda claimed=claimed: redis.llen(QUEUE) == min(1, 5 - claimed))
+            worker.run(worker.claim(attempt))
         job = until(engine, job_id, lambda job: job.state == "finished")
     assert (job.chunks.total, job.counts) == (6, {"pass": 6})
 
@@ -154,7 +135,6 @@ def test_a_silent_attempt_is_given_up_and_exactly_the_rest_is_asked_for_again(
     with running(settings), worker.alive():
         job_id = submit(engine, settings)
         lost = worker.take()
-        worker.start(lost)
         began = time.monotonic()
         worker.send(lost, [row(0), row(1)])
         again = worker.take()
@@ -172,7 +152,6 @@ def test_an_attempt_that_sends_heartbeats_is_never_given_up(
         with worker.alive():
             job_id = submit(engine, settings)
             chunk = worker.take()
-            worker.start(chunk)
         with worker.alive(chunk["attempt"]):
             time.sleep(3 * TIMEOUT_S)
         with reading(engine) as current:
@@ -180,17 +159,32 @@ def test_an_attempt_that_sends_heartbeats_is_never_given_up(
     assert tried["state"] == "running"
 
 
-def test_a_message_that_died_in_a_workers_hand_is_sent_as_a_new_attempt(
+def test_an_id_that_died_in_a_workers_hand_wakes_another_and_is_no_try(
     engine: Engine, settings: Settings, worker: SimulatedWorker
 ) -> None:
     with running(settings), worker.alive():
         job_id = submit(engine, settings)
-        first = worker.take()  # and nothing more is heard of it
-        second = worker.take()
-        assert second["attempt"] != first["attempt"]
-        assert second["work"] == first["work"]
-        worker.run(second)
+        first = worker.woken()  # and nothing more is heard of it
+        assert worker.woken() == first
+        worker.run(worker.claim(first))
         until(engine, job_id, lambda job: job.state == "finished")
+        with reading(engine) as current:
+            assert len(attempts_of(current, job_id)) == 1
+
+
+def test_no_attempt_is_given_up_for_silence_while_the_api_was_away(
+    engine: Engine, settings: Settings
+) -> None:
+    with host(engine, settings) as worker, running(settings), worker.alive():
+        job_id = submit(engine, settings)
+        chunk = worker.take()
+    with running(settings):
+        time.sleep(3 * TIMEOUT_S)
+        with host(engine, settings) as worker, worker.alive(chunk["attempt"]):
+            worker.run(chunk)
+            until(engine, job_id, lambda job: job.state == "finished")
+    with reading(engine) as current:
+        assert len(attempts_of(current, job_id)) == 1
 
 
 def test_after_a_flush_unstarted_attempts_are_sent_again(
@@ -209,25 +203,19 @@ def test_after_a_flush_unstarted_attempts_are_sent_again(
     assert job.counts == {"pass": 2}
 
 
-def test_cancel_reaches_a_running_worker_at_once(
+def test_each_answer_says_that_a_job_is_canceled(
     engine: Engine, settings: Settings, worker: SimulatedWorker
 ) -> None:
     # a machine under load must not make the reaper step in
     patient = settings.model_copy(update={"heartbeat_timeout_s": scaled(30)})
-    with running(patient), worker.alive(), broker(settings) as redis:
+    with running(patient), worker.alive():
         job_id = submit(engine, settings, 3, chunk_seconds=1e-6)
         chunk = worker.take()
-        worker.start(chunk)
-        until(engine, job_id, lambda job: job.state == "running")
+        assert worker.beat(chunk["attempt"])["canceled"] is False
         with session(engine) as current:
             jobs.cancel(current, job_id)
-        redis.lpush(queue.DISPATCH_NOTIFICATION_KEY, "1")
-        eventually(lambda: redis.exists(queue.cancel_key(chunk["attempt"])))
-        redis.flushdb()
-        eventually(
-            lambda: redis.exists(queue.cancel_key(chunk["attempt"]))
-        )  # a flush doesn't save it
-        worker.send(chunk, [row(0)])
+        assert worker.beat(chunk["attempt"])["canceled"] is True
+        assert worker.send(chunk, [row(0)])["canceled"] is True
         worker.finish(chunk, sent=[[0, 0]], outcome="cancelled", batches=1)
         job = until(engine, job_id, lambda job: job.state == "cancelled")
     assert job.counts == {"pass": 1}
@@ -253,17 +241,13 @@ def test_two_copies_share_the_work_and_store_every_seed_once(
     )  # a machine under load must not make the reaper step in
     with ExitStack() as copies:
         copies.enter_context(running(patient))
-        copies.enter_context(
-            another(patient, tmp_path / "background.log")
-        )  # a process: Celery has one event loop per process
-        eventually(lambda: len(presences(engine)) == 2)
+        copies.enter_context(another(patient, tmp_path / "background.log"))
         copies.enter_context(worker.alive())
         job_id = submit(engine, settings, 16, chunk_seconds=0.016)
         count = until(engine, job_id, lambda job: True).chunks.total
         assert count > 2
         for _ in range(count):
             chunk = worker.take()
-            worker.start(chunk)
             for number, (seed, repeat) in enumerate(chunk["work"]):
                 worker.send(chunk, [row(seed, repeat)], batch=number)
                 worker.send(
@@ -272,42 +256,10 @@ def test_two_copies_share_the_work_and_store_every_seed_once(
             worker.finish(chunk, batches=len(chunk["work"]))
         job = until(engine, job_id, lambda job: job.state == "finished")
         with reading(engine) as current:
-            assert len(presences(engine)) == 2
             assert {"dispatcher", "reaper", "deliver"} <= set(leases.holders(current))
             assert len(attempts_of(current, job_id)) == count
     assert (job.done, job.counts) == (16, {"pass": 16})
     assert numbers(engine, job_id) == list(range(16))
     with reading(engine) as current:
-        assert leases.holders(current) == {}  # a successor needn't wait
-
-
-@BOTH
-def test_messages_that_a_killed_ingest_had_in_hand_come_back_at_its_successors_start(
-    engine: Engine, settings: Settings, worker: SimulatedWorker
-) -> None:
-    with running(settings), worker.alive():
-        job_id = submit(engine, settings, 1)
-        chunk = worker.take()
-        worker.start(chunk)
-        until(engine, job_id, lambda job: job.state == "running")
-    worker.send(chunk, [row(0)])
-    worker.finish(chunk, batches=1)
-    dying = (
-        "import os, sys; from gonogo_workers import queue; "
-        "app = queue.make_app(sys.argv[1], visibility_timeout_s=60); "
-        "c = app.connection_for_read(); "
-        "q = c.SimpleQueue('background'); q.get(timeout=5); q.get(timeout=5); os._exit(9)"
-    )
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", dying, str(settings.broker_url)], check=False, cwd=ROOT
-        ).returncode
-        == 9
-    )
-    with broker(settings) as redis:
-        assert (redis.llen(queue.BACKGROUND_QUEUE), redis.hlen("unacked")) == (0, 2)
-    with running(settings), worker.alive(chunk["attempt"]):
-        job = until(engine, job_id, lambda job: job.state == "finished")
-        with reading(engine) as current:
-            assert len(attempts_of(current, job_id)) == 1
-    assert job.counts == {"pass": 1}
+        left = {name for name in leases.holders(current) if not name.startswith("api/")}
+        assert left == set()  # a successor needn't wait

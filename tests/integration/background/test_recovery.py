@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 import redis
 from celery.worker import state as celery_state
+from gonogo_service.background.consumer import Consumer, recover
 from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 
 from background_thread import short
 from gonogo.settings import Settings
 from gonogo_service.background import consumer, roles
-from gonogo_service.background.consumer import Consumer, recover
 from gonogo_service.background.roles import LEASE_S, Role, take
 from gonogo_service.kit import background_context
 from gonogo_service.kit.background_context import (

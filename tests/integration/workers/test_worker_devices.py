@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from gonogo_workers import queue
+from host_service import HEARTBEAT
 from patience import WAIT_S, scaled
 from servers import RedisServer
 from worker_process import HOST, Workplace
@@ -59,7 +59,7 @@ class Lab:
 
     def lives_on(self) -> None:
         """Wait for two more heartbeats: a worker that wants a chunk has taken it by then."""
-        self.place.redis.delete(queue.HEARTBEAT_QUEUE)
+        self.place.service.messages[HEARTBEAT].clear()
         for _ in range(2):
             self.place.beat(lambda _: True)
 
@@ -93,7 +93,7 @@ def lab_at_work(
 def shared_lab(lab_at_work: Lab) -> Lab:
     """The worker at work; what it said before is forgotten."""
     place = lab_at_work.place
-    place.redis.delete(queue.HEARTBEAT_QUEUE)
+    place.service.messages[HEARTBEAT].clear()
     lab_at_work.order("work")
     place.healths.clear()
     return lab_at_work

@@ -1,9 +1,8 @@
-"""Workers that are killed, stopped, or cut off from their broker: no process is left, and no
-result is lost."""
+"""Workers that are killed, stopped, or cut off from their broker or their service: no process is
+left, and no result is lost."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -18,17 +17,15 @@ import pytest
 
 from gonogo.errors import FieldError, InfrastructureError
 from gonogo.spec.executors import EMULATOR
-from gonogo_workers import queue
 from gonogo_workers.devices import discovery, locks
 from gonogo_workers.devices.health import canary
 from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.registry import built_in
-from gonogo_workers.messages.result_sender import ResultSender
-from gonogo_workers.messages.sealing import Sealer
+from gonogo_workers.server.host_file import Host
 from patience import WAIT_S, scaled
 from running_service import until
 from servers import RedisServer
-from worker_process import IDENTITY, Workplace
+from worker_process import HOST, Workplace
 
 
 @pytest.fixture
@@ -76,7 +73,7 @@ def test_a_killed_workers_child_is_gone_and_its_successor_runs(place: Workplace)
     assert place.run("fine", 3).verdicts == dict.fromkeys(range(3), "pass")
 
 
-def test_results_survive_a_broker_that_goes_away(
+def test_results_survive_a_broker_and_a_service_that_go_away(
     private_redis: RedisServer, tmp_path: Path
 ) -> None:
     place = Workplace(private_redis.url, tmp_path)
@@ -86,8 +83,10 @@ def test_results_survive_a_broker_that_goes_away(
         place.wait(attempt, lambda answer: len(answer.rows) > 0)
         before = len(place.answer(attempt).rows)
         private_redis.stop()
+        place.service.stop()
         until(lambda: "of chunk" in place.log(), what="the rest of the chunk")
         private_redis.start()
+        place.service.start()
         answer = place.wait(attempt)
         assert before < 12
         assert answer.work == [[seed, 0] for seed in range(12)]
@@ -98,87 +97,37 @@ def test_results_survive_a_broker_that_goes_away(
         place.close()
 
 
-def test_what_a_stopping_worker_cannot_send_is_sent_by_the_next(
-    private_redis: RedisServer, tmp_path: Path
-) -> None:
-    place = Workplace(private_redis.url, tmp_path)
-    try:
-        worker = place.start("troublesome")
-        attempt = place.publish("slow", 100)
-        place.wait(attempt, lambda answer: len(answer.rows) > 0)
-        private_redis.stop()
-        until(lambda: "does not accept messages" in place.log(), what="a message that stays")
-        worker.send_signal(signal.SIGTERM)
-        worker.wait(WAIT_S)
-        spooled = sorted((tmp_path / "spool").rglob("*.json"))
-        assert spooled
-        private_redis.start()
-        place.start("troublesome")
-        answer = place.wait(attempt)
-        assert answer.finished is not None
-        assert answer.finished["outcome"] == "handed_back"
-        assert sorted(answer.finished["sent"]) == answer.work
-        # a file is deleted after its message was sent; we may have read it before
-        deadline = time.monotonic() + WAIT_S
-        while any(path.exists() for path in spooled):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-    finally:
-        place.close()
-
-
-def test_the_postman_keeps_the_order_through_memory_and_disk(
-    private_redis: RedisServer, tmp_path: Path
-) -> None:
-    IDENTITY.save(tmp_path)
-    client, sealer = queue.redis_client(private_redis.url), Sealer(tmp_path)
-    private_redis.stop()
-    sender = ResultSender(client, sealer, tmp_path / "spool", memory_bytes=2_000)
-
-    def post(numbers: range) -> None:
-        for number in numbers:
-            sender.post("background", queue.RESULTS, {"number": number, "padding": "x" * 300})
-
-    post(range(40))
-    assert len(list((tmp_path / "spool").iterdir())) > 20
-    assert not sender.flush(0.3)
-    private_redis.start()
-    while sender._in_memory:  # memory has room again, but what lies on disk is older
-        time.sleep(0.001)
-    post(range(40, 60))
-    assert sender.flush(20)
-    sender.close(0)
-    place = Workplace(private_redis.url, tmp_path)
-    numbers = []
-    while (got := place._pop("background")) is not None:
-        numbers.append(got[1]["number"])
-    assert numbers == list(range(60))
-    assert list((tmp_path / "spool").iterdir()) == []
-    place.redis.close()
-    client.close()
-
-
-def test_a_damaged_file_in_the_spool_does_not_stop_the_others(
-    redis_url: str, tmp_path: Path
-) -> None:
-    spool = tmp_path / "spool"
-    spool.mkdir()
-    (spool / "0-damaged.json").write_text("{")
-    (spool / "1-good.json").write_text(
-        json.dumps(["background", queue.seal(IDENTITY.key, queue.RESULTS, {"number": 1})])
+def test_what_a_stopping_worker_cannot_send_is_sent_by_the_next(place: Workplace) -> None:
+    worker = place.start("troublesome")
+    attempt = place.publish("slow", 100)
+    place.wait(attempt, lambda answer: len(answer.rows) > 0)
+    place.service.stop()
+    until(
+        lambda: "keeping what this worker has to send" in place.log(), what="a request that stays"
     )
-    IDENTITY.save(tmp_path)
-    client = queue.redis_client(redis_url)
-    sender = ResultSender(client, Sealer(tmp_path), spool)
-    assert sender.flush(10)
-    sender.close(0)
-    assert list(spool.iterdir()) == []
-    place = Workplace(redis_url, tmp_path)
-    got = place._pop("background")
-    assert got is not None
-    assert got[1]["number"] == 1
-    place.redis.close()
-    client.close()
+    worker.send_signal(signal.SIGTERM)
+    worker.wait(WAIT_S)
+    spooled = sorted((place.folder / "spool").rglob("*.request"))
+    assert spooled
+    place.service.start()
+    place.start("troublesome")
+    answer = place.wait(attempt)
+    assert answer.finished is not None
+    assert answer.finished["outcome"] == "handed_back"
+    assert sorted(answer.finished["sent"]) == answer.work
+    until(lambda: not any(path.exists() for path in spooled), what="the files that were sent")
+
+
+def test_a_worker_whose_token_is_refused_takes_no_work_until_it_has_another(
+    place: Workplace,
+) -> None:
+    place.start("troublesome")
+    assert place.run("fine", 1).verdicts == {0: "pass"}
+    place.service.tokens = {"another"}
+    until(lambda: "no heartbeat: the service refuses it (401)" in place.log())
+    waits = place.publish("fine", 1)
+    Host(place.service.url, HOST, "another").save(place.folder)
+    assert place.wait(waits).verdicts == {0: "pass"}
 
 
 def test_one_device_has_one_user_and_two_workers_have_two_devices(tmp_path: Path) -> None:

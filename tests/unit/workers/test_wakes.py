@@ -1,0 +1,73 @@
+"""A queue holds ids of attempts: whatever else lies there never reaches Celery."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+
+import pytest
+import redis
+
+from gonogo_workers import queue
+from gonogo_workers.queue.transport import to_celery
+
+NAME = "emulator.wormhole.n150"
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        b"",
+        b"x" * 100_000,
+        b'{"task": "gonogo.run_attempt", "args": []}',
+        uuid.uuid4().hex.encode(),
+        str(uuid.uuid4()).upper().encode().replace(b"0", b"A"),
+        f"{uuid.uuid4()}\n".encode(),
+        b"\xff" * 36,
+        "01234567-89ab-cdef-0123-45678\u0661abcdef"[:36].encode(),
+    ],
+)
+def test_celery_sees_no_item_that_is_not_an_id(item: bytes) -> None:
+    queue.Dropped.take()
+    assert to_celery(item, NAME) is None
+    assert sum(queue.Dropped.take().values()) == 1
+
+
+def test_what_celery_sees_of_an_id_is_made_here() -> None:
+    attempt = str(uuid.uuid4())
+    message = to_celery(attempt.encode(), NAME)
+    assert message is not None
+    assert message["body"] == f"{attempt} {NAME}"
+    assert message["headers"]["task"] == queue.RUN_ATTEMPT
+    assert set(message["headers"]) == {"task", "id", "argsrepr", "kwargsrepr"}
+
+
+def test_a_flood_of_dropped_items_has_few_reasons() -> None:
+    queue.Dropped.take()
+    for number in range(100):
+        queue.Dropped.add(f"queue-{number}", "isn't the id of an attempt")
+    assert len(queue.Dropped.take()) <= 21
+
+
+def test_a_dead_broker_raises_within_seconds() -> None:
+    client = queue.redis_client("redis://127.0.0.1:1/0")
+    with pytest.raises(redis.ConnectionError):
+        client.ping()
+    client.close()
+
+
+def test_unix_sockets_are_spelled_for_whoever_reads_the_url() -> None:
+    assert queue.celery_url("unix:///a/b.sock?db=3") == "redis+socket:///a/b.sock?virtual_host=3"
+    assert queue.celery_url("redis://h/1") == "redis://h/1"
+    assert queue.celery_url("rediss://h/1") == "rediss://h/1?ssl_cert_reqs=required"
+
+
+def test_the_service_gets_no_device_code_with_the_queue() -> None:
+    code = (
+        "import sys, gonogo_workers.queue; "
+        "print(sorted(name for name in sys.modules if name.startswith(('gonogo_workers.', 'numpy'))"
+        " and not name.startswith('gonogo_workers.queue')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
