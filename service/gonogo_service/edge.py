@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gonogo_service import refusals
 from gonogo_service.kit import principals
-from gonogo_service.kit.body_limits import COMPLETE, BodyLimits, has_body
+from gonogo_service.kit.body_limits import COMPLETE, BodyLimits, has_body, is_of_host
 from gonogo_service.kit.database.encoding import timestamp, utcnow
 from gonogo_service.kit.problems import Problem
 from gonogo_service.people import auth, bounds
@@ -137,6 +137,8 @@ class Edge:
             raise principals.unauthorized(
                 "This needs a token (Authorization: Bearer gng_...) or a login."
             )
+        if (principal.kind == "host") is not is_of_host(visit.path):
+            raise Problem(403, "Tokens of hosts open the routes of hosts only.", slug="scope")
         self.requests.hit(principal.id, principal.name)
         if (
             principal.kind == "session"

@@ -18,7 +18,6 @@ from gonogo import emulator
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import judge
 from gonogo.spec.test_spec import TestSpec
-from gonogo_service.background import dispatcher
 from gonogo_service.background.assess import Assessor
 from gonogo_service.jobs import attempts, chunks, dispatching
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
@@ -27,6 +26,7 @@ from gonogo_service.kit.database.ids import new_id
 from gonogo_service.people.context import Context
 from gonogo_workers.messages import rows
 from gonogo_workers.messages.chunk import Chunk
+from handed_out import hand_out
 
 QUEUE = "emulator.wormhole.n150"
 DEVICE = "lab-1/emulator:0"
@@ -45,8 +45,8 @@ def work_off(core: BackgroundContext) -> int:
     done = 0
     while chosen := core.reading(lambda session: chunks.choose(session, QUEUE, 50)):
         core.session(lambda session, ids=chosen: dispatching.dispatch(session, ids, now=utcnow()))
-        for item in core.reading(lambda session: dispatching.unpublished(session, "this life")):
-            body = json.loads(json.dumps(dispatcher.chunk_message(core, item)))
+        for item in core.session(lambda session: hand_out(session, now=utcnow())):
+            body = json.loads(json.dumps(item.message))
             _run(
                 core,
                 Chunk.parse(body, max_elements=core.settings.max_elements, seed_deadline_s=60.0),

@@ -14,6 +14,7 @@ from gonogo.spec.test_spec import TestSpec
 from gonogo_service.jobs import attempts, chunks, dispatching
 from gonogo_service.jobs.dispatching import Sendable
 from gonogo_service.kit.database.encoding import utcnow
+from handed_out import hand_out
 
 TEST: dict[str, Any] = {
     "kernel": "layernorm_bw",
@@ -85,8 +86,7 @@ def dispatched(session: Session) -> list[Sendable]:
     """Every waiting chunk gets an attempt that a worker started."""
     for queue in chunks.waiting(session):
         dispatching.dispatch(session, chunks.choose(session, queue, 1000), now=utcnow())
-    sendable = dispatching.unpublished(session, "epoch")
-    dispatching.published(session, [item.attempt for item in sendable], "epoch", now=utcnow())
+    sendable = hand_out(session, now=utcnow())
     for item in sendable:
         attempts.started(
             session, item.attempt, {"worker": "w", "device": "host/emulator:0"}, now=utcnow()

@@ -247,6 +247,7 @@ def store(
     """
     message = _Message.locked(session, attempt_id, now, sender)
     if message is None:
+        _unknown(sender)
         return None
     job, chunk, attempt = message.job, message.chunk, message.attempt
     owned(attempt, sender)
@@ -288,6 +289,12 @@ def store(
         device = attempt.device or batch.rows[0].get("device")
         periods.record_seeds(session, device, len(batch), now=now)
     return job.id
+
+
+def _unknown(sender: Sender | None) -> None:
+    """Raise AttemptOver for a host's request about an attempt that doesn't exist."""
+    if sender is not None:
+        raise AttemptOver("there is no such attempt")
 
 
 def _batch_number(body: Mapping[str, Any]) -> str | None:
@@ -336,6 +343,7 @@ def finished(
     """
     message = _Message.locked(session, attempt_id, now, sender)
     if message is None:
+        _unknown(sender)
         return None
     attempt = message.attempt
     owned(attempt, sender)

@@ -252,11 +252,7 @@ class ChunkRow(Base):
 
 
 class AttemptRow(Base):
-    """One try to run a chunk.
-
-    `epoch` is the broker generation that it was published in: a new one starts when Redis loses its
-    data. It is null until the attempt is published.
-    """
+    """One try to run a chunk. Until a worker claims it, `heard_at` is when one was last woken."""
 
     __tablename__ = "attempts"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
@@ -268,8 +264,7 @@ class AttemptRow(Base):
     state: Mapped[str]
     queue: Mapped[str] = mapped_column(info=INTERNAL)
     work: Mapped[list[Any]] = mapped_column(info=INTERNAL)
-    epoch: Mapped[str | None] = mapped_column(info=INTERNAL)
-    # Whose messages about it count: set by the first one.
+    # The host that has claimed it.
     host_id: Mapped[str | None] = mapped_column(IdType, info=INTERNAL)
     worker: Mapped[str | None]
     device: Mapped[str | None]

@@ -12,6 +12,7 @@ import pytest
 from api import JOB, Api, in_process
 from gonogo_service.jobs import attempts, chunks, dispatching
 from gonogo_service.kit.database.encoding import utcnow
+from handed_out import hand_out
 from job_flow import QUEUE, row
 
 SEEDS = {"policy": "sequential", "max": 500}
@@ -33,9 +34,8 @@ def work(
         now = utcnow()
         with api.context.session() as current:
             dispatching.dispatch(current, chunks.choose(current, QUEUE, 1), now=now)
-            items = dispatching.unpublished(current, "epoch")
+            items = hand_out(current, now=now)
             for item in items:
-                dispatching.published(current, [item.attempt], "epoch", now=now)
                 attempts.started(current, item.attempt, {"worker": "w"}, now=now)
                 rows = [
                     row(seed, repeat, verdict, explanation, duration_ms=812.5)

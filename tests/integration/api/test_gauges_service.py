@@ -29,6 +29,7 @@ from gonogo_service.kit.outbox.model import OutboxRow
 from gonogo_service.operate import schema
 from gonogo_service.results.model import JobBlockRow, ResultRow
 from gonogo_service.tests import test_specs
+from handed_out import hand_out
 from job_flow import QUEUE, new_job
 
 KEY = TestSpec.parse(TEST).key
@@ -493,8 +494,7 @@ def test_a_gauge_yields_to_the_jobs_that_come_after_it(api: Api) -> None:
             """Dispatch what the dispatcher chooses, and say whose chunks these are."""
             chosen = dispatcher.choose(session, chunks.waiting(session), live)
             dispatching.dispatch(session, chosen, now=utcnow())
-            sent = dispatching.unpublished(session, "epoch")
-            dispatching.published(session, [item.attempt for item in sent], "epoch", now=utcnow())
+            sent = hand_out(session, now=utcnow())
             for item in sent if start else ():
                 attempts.started(session, item.attempt, {"worker": "w"}, now=utcnow())
             return [item.job for item in sent]

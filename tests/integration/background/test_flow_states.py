@@ -28,6 +28,7 @@ from gonogo_service.kit.database.states import AttemptState
 from gonogo_service.kit.outbox import outbox
 from gonogo_service.results import seeds as results
 from gonogo_service.results.batch import Batch
+from handed_out import hand_out
 from job_flow import QUEUE, empty_row, new_job, output, row
 from stored_attempts import attempts_of
 
@@ -53,8 +54,7 @@ def send(
 ) -> list[Sendable]:
     """Dispatch waiting chunks and publish their attempts; with `start` the worker starts them."""
     dispatching.dispatch(current, chunks.choose(current, QUEUE, count), now=now)
-    sendable = dispatching.unpublished(current, "epoch")
-    dispatching.published(current, [item.attempt for item in sendable], "epoch", now=now)
+    sendable = hand_out(current, now=now)
     if start:
         for item in sendable:
             attempts.started(current, item.attempt, {"worker": "w"}, now=now)
@@ -478,10 +478,7 @@ def test_unstarted_attempts_are_sent_again_in_a_new_life_of_the_broker(current: 
     submit(current, 2, chunk_seconds=1e-6)
     started, waiting = send(current, start=False)
     attempts.started(current, started.attempt, {}, now=NOW)
-    assert dispatching.unpublished(current, "epoch") == []
-    assert [item.attempt for item in dispatching.unpublished(current, "another")] == [
-        waiting.attempt
-    ]
+    assert [item.attempt for item in dispatching.unclaimed(current)] == [waiting.attempt]
 
 
 def test_cancel_ends_at_once_what_no_worker_has_started(current: Session) -> None:
@@ -665,7 +662,7 @@ def test_an_estimate_is_a_guess_only_where_guesses_are_good(current: Session) ->
     queues_of = [QUEUE, *(QUEUE.replace("emulator", name) for name in ("mine", "ttnn"))]
     chosen = [chunk for queue in queues_of for chunk in chunks.choose(current, queue, 1)]
     dispatching.dispatch(current, chosen, now=NOW)
-    by_queue = {item.queue: item for item in dispatching.unpublished(current, "epoch")}
+    by_queue = {item.queue: item for item in hand_out(current, now=NOW)}
     assert by_queue[queues_of[0]].seed_s == pytest.approx(0.003, rel=0.9)
     assert [by_queue[queue].seed_s for queue in queues_of[1:]] == [None, None]
     item = by_queue[queues_of[1]]
@@ -673,7 +670,7 @@ def test_an_estimate_is_a_guess_only_where_guesses_are_good(current: Session) ->
     finish(current, item)
     submit(current, 2, executor="mine")
     dispatching.dispatch(current, chunks.choose(current, queues_of[1], 1), now=NOW)
-    again = dispatching.unpublished(current, "epoch")[-1]
+    (again,) = hand_out(current, now=NOW)
     assert again.seed_s is not None  # measured by the job before
 
 

@@ -37,6 +37,7 @@ from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import reading, session
 from gonogo_service.kit.outbox import outbox
 from gonogo_service.results import seeds as results
+from handed_out import hand_out
 from job_flow import QUEUE, empty_row, new_job, row
 
 NOW = utcnow()
@@ -80,8 +81,7 @@ def submit(
 def send(current: Session, count: int = 1000) -> list[Sendable]:
     """Send every chunk that may be sent, up to `count`; workers start all of them."""
     dispatching.dispatch(current, chunks.choose(current, QUEUE, count), now=NOW)
-    sendable = dispatching.unpublished(current, "epoch")
-    dispatching.published(current, [item.attempt for item in sendable], "epoch", now=NOW)
+    sendable = hand_out(current, now=NOW)
     for item in sendable:
         attempts.started(current, item.attempt, {"worker": "w"}, now=NOW)
     return sendable

@@ -17,6 +17,7 @@ from gonogo_service.jobs import attempts, chunks, dispatching, events
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import utcnow
+from handed_out import hand_out
 from job_flow import QUEUE, empty_row, new_job, output, row
 
 NOW = utcnow()
@@ -58,8 +59,7 @@ def run(current: Session, make: Callable[[int], dict[str, Any]], **changes: Any)
     job = jobs.create(current, new_job(**{"request": RANGE, **changes}), now=NOW)
     while True:
         dispatching.dispatch(current, chunks.choose(current, QUEUE, 1), now=NOW)
-        (item,) = dispatching.unpublished(current, "epoch")
-        dispatching.published(current, [item.attempt], "epoch", now=NOW)
+        (item,) = hand_out(current, now=NOW)
         attempts.started(current, item.attempt, {"worker": "w"}, now=NOW)
         attempts.finished(
             current, item.attempt, {"outcome": "done", "sent": item.work, "batches": 1}, now=NOW

@@ -42,14 +42,14 @@ from gonogo_service.kit.outbox import leases, outbox
 from gonogo_service.results import seeds as results
 from gonogo_service.results import worst as worst_seeds
 from gonogo_service.tests import test_specs
+from handed_out import hand_out
 from job_flow import QUEUE, empty_row, new_job, output, row
 
 
 def dispatch_all(current: Session) -> list[dispatching.Sendable]:
     """Give every waiting chunk an attempt that the broker took and a worker started."""
     dispatching.dispatch(current, chunks.choose(current, QUEUE, 1000), now=utcnow())
-    sendable = dispatching.unpublished(current, "epoch-1")
-    dispatching.published(current, [item.attempt for item in sendable], "epoch-1", now=utcnow())
+    sendable = hand_out(current, now=utcnow())
     for item in sendable:
         assert attempts.started(
             current, item.attempt, {"worker": "w", "device": "emulator:0"}, now=utcnow()
