@@ -138,7 +138,8 @@ class Edge:
                 "This needs a token (Authorization: Bearer gng_...) or a login."
             )
         if (principal.kind == "host") is not is_of_host(visit.path):
-            raise Problem(403, "Tokens of hosts open the routes of hosts only.", slug="scope")
+            detail = "The routes of hosts take tokens of hosts, which open no other address."
+            raise Problem(403, detail, slug="scope")
         self.requests.hit(principal.id, principal.name)
         if (
             principal.kind == "session"

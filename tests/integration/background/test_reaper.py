@@ -17,8 +17,7 @@ from sqlalchemy.orm import Session
 
 from background_thread import short
 from gonogo_service.background import reaper
-from gonogo_service.background.dispatcher import CANCEL_KEY_S
-from gonogo_service.background.reaper import CaughtUp, Reaper
+from gonogo_service.background.reaper import Reaper
 from gonogo_service.devices import heartbeats, workers
 from gonogo_service.devices.model import DeviceRow
 from gonogo_service.jobs import attempts, chunks, dispatching
@@ -27,8 +26,10 @@ from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import reading, session
+from gonogo_service.kit.outbox import leases
+from gonogo_service.operate import presence
 from gonogo_workers import queue
-from gonogo_workers.queue import BACKGROUND_QUEUE, HEARTBEAT_QUEUE
+from handed_out import hand_out
 from job_flow import DEVICE, HOST, QUEUE, new_job, row
 from stored_attempts import attempts_of
 
@@ -46,6 +47,15 @@ class Watched:
         monkeypatch.setattr(reaper, "time", clock)
         monkeypatch.setattr(reaper, "utcnow", lambda: at(self.second))
         self.reaper = Reaper(context)
+        self.api_is_back()
+
+    def api_is_back(self) -> None:
+        """Have a process of the API present."""
+        self.do(leases.acquire, f"{presence.API}1", "api", 3600.0)
+
+    def api_is_away(self) -> None:
+        """Have none present."""
+        self.do(leases.release, "api")
 
     def run(self, *seconds: float) -> None:
         """Run a pass at each of these times."""
@@ -64,8 +74,7 @@ class Watched:
             now = at(second)
             job = self.do(jobs.create, new_job(1), now=now)
             self.do(dispatching.dispatch, self.do(chunks.choose, QUEUE, 9), now=now)
-            (item,) = self.do(dispatching.unpublished, "epoch")
-            self.do(dispatching.published, [item.attempt], "epoch", now=now)
+            self.do(hand_out, now=now)
             job_ids.append(job.id)
         return job_ids
 
@@ -108,24 +117,22 @@ def watched(
     context.close()
 
 
-@pytest.mark.parametrize(
-    ("backlog", "reported"), [(HEARTBEAT_QUEUE, False), (BACKGROUND_QUEUE, True)]
-)
-def test_a_backlog_makes_no_worker_look_dead(
-    watched: Watched, backlog: str, reported: bool
+@pytest.mark.parametrize("reported", [False, True])
+def test_silence_counts_only_while_an_api_was_there_to_be_told(
+    watched: Watched, reported: bool
 ) -> None:
+    watched.api_is_away()
     job, attempt = watched.running(-3600)
-    if reported:  # of its two batches one is in the queue
+    if reported:  # of its two batches one is on its way
         batch = {"batch": 0, "rows": [row(0)]}
         watched.do(attempts.store, attempt, batch, now=at(-3600))
         body = {"outcome": "done", "sent": [[0, 0]], "batches": 2}
         watched.do(attempts.finished, attempt, body, now=at(-3600))
     redis = watched.context.redis
-    redis.rpush(backlog, "a message that nobody has read yet")
     state, closed = ("reported", "done") if reported else ("running", "lost")
     watched.run(*range(0, 40, 4))
     assert watched.states(job) == [state]
-    redis.delete(backlog)
+    watched.api_is_back()
     watched.run(40, 43)
     assert watched.states(job) == [state]
     assert not redis.exists(queue.DISPATCH_NOTIFICATION_KEY)
@@ -144,79 +151,20 @@ def test_a_worker_is_silent_after_the_timeout_and_not_before(watched: Watched) -
     assert watched.states(early, late) == ["lost", "running"]
 
 
-@pytest.mark.parametrize(("waiting", "lost"), [(0, 3), (1, 2), (3, 0), (5, 0)])
-def test_the_oldest_attempts_whose_messages_left_the_queue_are_lost(
-    watched: Watched, waiting: int, lost: int
-) -> None:
-    sent = watched.sent(-9, -8, 0)  # the last one may still be on its way at second 4
-    for _ in range(waiting):
-        watched.context.redis.rpush(QUEUE, "a message")
-    watched.run(0, 4, 7)
-    assert watched.states(*sent) == ["sent"] * 3
-    watched.run(8, 10)
-    early = min(lost, 2)
-    assert watched.states(*sent) == ["lost"] * early + ["sent"] * (3 - early)
-    watched.run(11)
-    assert watched.states(*sent) == ["lost"] * lost + ["sent"] * (3 - lost)
-    assert watched.reaper.missing == {}
+def test_an_attempt_that_nobody_claims_is_never_lost(watched: Watched) -> None:
+    sent = watched.sent(-3600, 0)
+    watched.run(0, 40, 80)
+    assert watched.states(*sent) == ["sent", "sent"]
 
 
-def test_what_was_seen_before_the_broker_was_away_proves_nothing(watched: Watched) -> None:
-    sent = watched.sent(-9)
-    watched.run(0, 4, 7)
+def test_what_was_seen_before_the_database_was_away_proves_nothing(watched: Watched) -> None:
+    job, _ = watched.running(-9)
+    watched.run(0, 3)
     watched.reaper.reset()
-    watched.run(8, 12, 15)
-    assert watched.states(*sent) == ["sent"]
-    watched.run(16)
-    assert watched.states(*sent) == ["lost"]
-
-
-def test_a_queue_keeps_up_while_it_is_empty_now_and_then() -> None:
-    progress = CaughtUp()
-    seen = []
-    for tick, length in ((0, 1), (1, 0), (2, 0), (7, 3), (8, 1), (9, 0), (11, 0), (11.5, 1)):
-        progress.observe(tick, length)
-        seen.append(progress.for_s(tick))
-    assert seen == [-1, 0, 1, 6, -1, 0, 2, 2.5]
-
-
-def test_orders_and_cancels_survive_a_flush_and_are_signed_again_each_minute(
-    watched: Watched,
-) -> None:
-    device(watched)
-    job, attempt = watched.running(0)
-    redis, place = watched.context.redis, queue.device_key(DEVICE)
-
-    def order() -> str:
-        text = redis.get(place)
-        assert isinstance(text, bytes)
-        return text.decode()
-
-    watched.run(0)
-    assert not redis.exists(queue.cancel_key(attempt))
-    first, body = order(), {"device": DEVICE, "order": "work", "asked": 0}
-    find = watched.context.signer.public
-    message = queue.unseal(first, queue.ORDER, lambda _: find)
-    assert message.body == body
-    assert CANCEL_KEY_S - 60 <= redis.ttl(place) <= CANCEL_KEY_S
-    watched.do(jobs.cancel, job, now=at(0))
-    redis.flushdb()
-    watched.run(60)
-    assert order() == first
-    assert redis.exists(queue.cancel_key(attempt))
-    watched.run(61)
-    second = order()
-    assert second != first
-    assert queue.unseal(second, queue.ORDER, lambda _: find).body == body
-    watched.do(update_device, drained=True)
-    watched.run(62)
-    third = order()
-    assert queue.unseal(third, queue.ORDER, lambda _: find).body == {**body, "order": "drain"}
-    watched.run(63)
-    assert order() == third
-    watched.reaper.reset()
-    watched.run(64)
-    assert order() != third
+    watched.run(4, 7)
+    assert watched.states(job) == ["running"]
+    watched.run(8)
+    assert watched.states(job) == ["lost"]
 
 
 def test_each_duty_has_its_own_interval(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +213,6 @@ def test_a_job_says_what_it_waits_for_until_its_deadline(watched: Watched) -> No
 def test_a_cancel_that_workers_ignore_ends_the_job_after_two_timeouts(watched: Watched) -> None:
     job, _ = watched.running(0)
     watched.do(jobs.cancel, job, now=at(0))
-    watched.context.redis.rpush(HEARTBEAT_QUEUE, "a heartbeat that nobody has read yet")
     watched.run(0, 8)
     assert watched.do(jobs.get, job).state == "cancelling"
     watched.run(9)

@@ -1,11 +1,9 @@
-"""Background processes come back: leases of the dead, pauses, and messages that a dead process had
-in hand."""
+"""Background processes come back: leases of the dead, and pauses."""
 
 from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -13,14 +11,12 @@ from typing import Any
 
 import pytest
 import redis
-from celery.worker import state as celery_state
-from gonogo_service.background.consumer import Consumer, recover
 from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 
 from background_thread import short
 from gonogo.settings import Settings
-from gonogo_service.background import consumer, roles
+from gonogo_service.background import roles
 from gonogo_service.background.roles import LEASE_S, Role, take
 from gonogo_service.kit import background_context
 from gonogo_service.kit.background_context import (
@@ -31,7 +27,6 @@ from gonogo_service.kit.background_context import (
 from gonogo_service.kit.database.engine import session
 from gonogo_service.kit.outbox import leases
 from gonogo_workers import queue
-from patience import WAIT_S
 
 ALIVE, DEAD = os.getpid(), 2**22 + 1
 """Processes; no process has an id as large as the second."""
@@ -84,7 +79,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The monotonic clock, which the test sets."""
     clock = SimpleNamespace(now=5.0)
     stopped = SimpleNamespace(monotonic=lambda: clock.now)
-    for module in (roles, consumer, background_context):
+    for module in (roles, background_context):
         monkeypatch.setattr(module, "time", stopped)
     return clock
 
@@ -190,69 +185,13 @@ def test_a_lease_is_renewed_every_three_seconds_and_after_a_failure(
     assert LEASE_S > 2 * roles.RENEW_S
 
 
-def test_the_consumer_is_started_again_sooner_where_it_ran_for_long(
-    context: BackgroundContext, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seconds = iter([0, 0, 0, 0, 0, 0, 60, 61, 0])
-    outcomes = Script(ValueError("a bug"), SystemExit(), None)
-
-    def start() -> None:
-        clock.now += next(seconds)
-        outcomes()
-
-    stop = Steps(8)
-    worker = Consumer(replace(context, stop=stop))
-    monkeypatch.setattr(worker, "_worker", lambda: SimpleNamespace(start=start))
-    with capture_logs() as logs:
-        worker.run()
-    assert stop.waits == [0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 0.1, 0.2]
-    assert [log["log_level"] for log in logs] == ["error"]
-    assert worker.daemon
-
-
-def test_the_consumer_ends_on_request_and_leaves_celery_as_it_was(
-    context: BackgroundContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def start() -> None:
-        deadline = time.monotonic() + WAIT_S
-        while celery_state.should_stop is None:
-            assert time.monotonic() < deadline
-        context.stop.set()
-
-    worker = Consumer(context)
-    monkeypatch.setattr(worker, "_worker", lambda: SimpleNamespace(start=start))
-    worker.start()
-    worker.shut_down(WAIT_S)
-    assert not worker.is_alive()
-    assert celery_state.should_stop is None
-
-
-@pytest.mark.parametrize(
-    ("present", "restored"),
-    [([], True), ([DEAD], True), ([ALIVE], False), ([DEAD, ALIVE], False)],
-)
-def test_messages_in_hand_come_back_at_once_unless_their_process_may_live(
-    context: BackgroundContext, present: list[int], restored: bool
-) -> None:
-    lease(context, f"presence/{context.holder}", context.holder)
-    lease(context, DUTY, holder(context, ALIVE))  # says nothing about ingest
-    for process in present:
-        lease(context, f"presence/{process}", holder(context, process))
-    context.redis.hset("unacked", "tag", f"{queue.BACKGROUND_QUEUE} text")
-    context.redis.zadd("unacked_index", {"tag": time.time()})
-    recover(context)
-    assert context.redis.llen(queue.BACKGROUND_QUEUE) == restored
-    assert context.redis.hlen("unacked") == (not restored)
-
-
 def test_a_process_starts_without_its_broker(migrated_sqlite_url: str) -> None:
     settings = short(migrated_sqlite_url, "redis://127.0.0.1:1/0")
     context = open_background_context(settings, threading.Event())
     with capture_logs() as logs:
-        recover(context)
         context.notify()
     context.close()
-    assert [log["log_level"] for log in logs] == ["warning", "warning"]
+    assert [log["log_level"] for log in logs] == ["warning"]
 
 
 def test_a_database_that_is_away_is_waited_for_until_the_process_stops(
@@ -301,13 +240,7 @@ def test_what_is_due_is_handled_until_something_stops_it(
     assert run("a") == 0
 
 
-def test_a_flush_of_the_broker_is_seen_and_one_notification_waits(
-    context: BackgroundContext,
-) -> None:
-    generation = context.broker_generation()
-    assert context.broker_generation() == generation
-    context.redis.flushdb()
-    assert context.broker_generation() != generation
+def test_one_notification_waits(context: BackgroundContext) -> None:
     for _ in range(3):
         context.notify()
     assert context.redis.llen(queue.DISPATCH_NOTIFICATION_KEY) == 1
