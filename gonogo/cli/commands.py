@@ -163,7 +163,7 @@ COMMANDS: dict[str, Entry] = {
     "hosts": Entry(
         "gonogo_service.cli.nouns.hosts:app",
         NOUNS,
-        "Invite, enroll and revoke the machines that have devices.",
+        "Add, join and revoke the machines that have devices.",
     ),
     "webhooks": Entry(
         "gonogo_service.cli.nouns.webhooks:app",

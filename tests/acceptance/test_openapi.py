@@ -21,7 +21,7 @@ from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import HookSource
 from gonogo_service.operate import health_api as health
 from gonogo_service.routers import routers
-from job_flow import HOST, enroll
+from job_flow import HOST, joined
 from servers import RedisServer
 from suite_runs import SUITE
 
@@ -210,7 +210,7 @@ def test_the_answers_for_what_exists_keep_to_the_document(
     (delivery,) = get(f"/api/v1/webhooks/{webhook['id']}/deliveries", headers=header).json()[
         "items"
     ]
-    enroll(service.context.engine)
+    joined(service.context.engine)
     token = get("/api/v1/tokens", headers=header).json()["items"][0]
     (artifact,) = get(job["links"]["artifacts"], headers=header).json()["items"]
     rule = {
@@ -222,7 +222,6 @@ def test_the_answers_for_what_exists_keep_to_the_document(
     assert service.client.post(
         "/api/v1/rules", json=rule, headers=header
     ).is_success  # here: to replace the rules takes others away
-    invited = service.client.post("/api/v1/hosts:invite", json={"name": "lab-9"}, headers=header)
     (came,) = get("/api/v1/hooks/deliveries", headers=header).json()["items"]
     real = {
         "incoming_id": came["id"],
@@ -231,7 +230,6 @@ def test_the_answers_for_what_exists_keep_to_the_document(
         "flag_id": flag["id"],
         "device_id": device["id"],
         "host": HOST,
-        "invitation": invited.json()["id"],
         "key": job["test_key"],
         "workload_key": job["workload_key"],
         "name": SUITE["name"],

@@ -77,7 +77,7 @@ FAMILIES = (
     Family("device_temperature_celsius", "Temperature of an online device", ("device",)),
     Family(
         "messages_refused",
-        "Refused messages of workers, by the host that sealed them and by reason",
+        "Refused requests of hosts, by host and reason",
         ("sender", "reason"),
     ),
     Family("flags", "Flags that are not resolved, by kind", ("kind",), FlagKind),

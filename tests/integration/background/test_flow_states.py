@@ -300,7 +300,7 @@ def test_results_are_a_sign_of_life_of_a_running_attempt_only(current: Session) 
         current, AttemptState.running, before=later + timedelta(seconds=1)
     )
     assert [(item.id, item.worker) for item in silent] == [(running.attempt, "w")]
-    assert dispatching.to_cancel(current) == []
+    assert not attempts.is_canceled(current, running.attempt)
 
 
 @pytest.mark.parametrize("number", [True, -1, attempts.MAX_BATCHES, "0", None])
@@ -333,8 +333,6 @@ def test_the_last_message_of_an_attempt_is_kept_with_it_and_heard_once(current: 
     )
     assert attempt["log_tail"].startswith("a")
     assert attempt["expected"] == {"outcome": "done", "sent": item.work, "batches": 2}
-    assert dispatching.to_cancel(current) == []
-    assert attempts.is_unbound(current, item.attempt) is False
     assert attempts.device_of(current, item.attempt) is None
 
 
@@ -487,9 +485,7 @@ def test_cancel_ends_at_once_what_no_worker_has_started(current: Session) -> Non
     ended = jobs.cancel(current, job.id, now=NOW)
     assert ended is not None
     assert (ended.state, ended.verdict, ended.chunks.open, ended.done) == ("cancelled", None, 0, 0)
-    assert [
-        message.payload for message in outbox.due(current, topics=["attempt.cancel"], now=LATER)
-    ] == [{"attempt": sent.attempt}]
+    assert attempts.is_canceled(current, sent.attempt)
     assert attempts.started(current, sent.attempt, {}, now=NOW) is None
     store(current, sent, [row(0)])
     assert seeds_of(current, job) == {}
@@ -504,7 +500,7 @@ def test_cancel_waits_for_running_attempts_and_keeps_their_numbers(current: Sess
     cancelling = jobs.cancel(current, job.id, now=NOW)
     assert cancelling is not None
     assert (cancelling.state, cancelling.chunks.open) == ("cancelling", 1)
-    assert dispatching.to_cancel(current) == [item.attempt]
+    assert attempts.is_canceled(current, item.attempt)
     assert send(current) == []
     store(current, item, [row(0, verdict="fail")], batch=1)
     finish(current, item, outcome="cancelled")
@@ -695,8 +691,7 @@ def test_a_job_that_fails_takes_back_what_no_worker_has_started(current: Session
     job = submit(current, 3, queue_deadline_s=30.0, chunk_seconds=1e-6)
     (sent,) = send(current, 1, start=False)
     assert queues.expire(current, job.id, now=LATER)
-    cancels = outbox.due(current, topics=["attempt.cancel"], now=LATER)
-    assert [message.payload for message in cancels] == [{"attempt": sent.attempt}]
+    assert attempts.is_canceled(current, sent.attempt)
     assert current.get_one(AttemptRow, sent.attempt).state == AttemptState.cancelled
     assert attempts.started(current, sent.attempt, {"worker": "w"}, now=LATER) is None
     assert send(current) == []

@@ -211,9 +211,11 @@ def test_a_job_says_what_it_waits_for_until_its_deadline(watched: Watched) -> No
 
 
 def test_a_cancel_that_workers_ignore_ends_the_job_after_two_timeouts(watched: Watched) -> None:
-    job, _ = watched.running(0)
+    job, attempt = watched.running(0)
     watched.do(jobs.cancel, job, now=at(0))
-    watched.run(0, 8)
+    for second in (0, 4, 8):
+        watched.do(attempts.heartbeat, attempt, seed=0, stage="running", now=at(second))
+        watched.run(second)
     assert watched.do(jobs.get, job).state == "cancelling"
     watched.run(9)
     assert watched.do(jobs.get, job).state == "cancelled"

@@ -24,7 +24,6 @@ from gonogo_service.flags import store as flags
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.hosts import store as hosts
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_workers.queue import PrivateKey
 from suite_runs import SUITE
 
 WRONG = {
@@ -68,9 +67,7 @@ def url(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iter
         with context.session() as session:
             job = stored_jobs.finished(session)
             stored_jobs.device(session)
-            key = PrivateKey.generate()
-            names = {"key_id": key.id, "public_key": key.public.text}
-            hosts.enroll(session, "lab-1", **names, actor="test")
+            hosts.add(session, context.keys, "lab-1", actor="test")
             place = {"arch": job.target.arch, "board": job.target.board}
             finding = FlagRow.finding(FlagKind.hangs, job, {"words": "[b]it hung[/b]"}, **place)
             flags.upsert(session, finding, now=utcnow())
@@ -105,7 +102,7 @@ def test_every_noun_has_list_and_show() -> None:
     verbs = {verb for noun in NOUNS for verb in load(noun).commands}
     assert verbs <= {"list", "show", "create", "change", "remove", "push", "cancel"} | {
         *("run", "test", "rotate", "deliveries", "verify"),  # of schedules and webhooks
-        *("invite", "enroll", "revoke"),  # of hosts
+        *("add", "join", "revoke"),  # of hosts
     }
 
 
@@ -167,9 +164,9 @@ def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_
     label = Verdict(job["verdict"]).label
     same = of(gonogo, "jobs", "list", "--verdict", label)["items"]
     assert [item["id"] for item in same] == [job["id"]]
-    code, out, error = gonogo("hosts", "invite", "lab-9")
-    assert (code, out.startswith("gni_")) == (0, True)
-    assert "run `gonogo hosts enroll CODE` on lab-9 before 20" in error
+    code, out, error = gonogo("hosts", "add", "lab-9")
+    assert (code, out.startswith("gnc_")) == (0, True)
+    assert "run `gonogo hosts join http" in error
     assert of(gonogo, "flags", "list", "--kind", "Hangs")["items"] == [flag]
     assert "  Hangs  " in gonogo("flags", "list")[1]
     shown = gonogo("flags", "show", flag["id"])[1]
@@ -187,10 +184,10 @@ def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_
         assert of(gonogo, noun, "change", key, *words)[field] == value
     code, out, _ = gonogo("hosts", "revoke", "lab-1", "--reason", "stolen")
     assert (code, "revoked" in out) == (0, True)
-    assert of(gonogo, "hosts", "show", "lab-1")["key"] is None
-    code, out, error = gonogo("hosts", "invite", "-lab")
+    assert of(gonogo, "hosts", "show", "lab-1")["state"] == "revoked"
+    code, out, error = gonogo("hosts", "add", "-lab")
     assert code == 2
-    code, out, error = gonogo("hosts", "invite", "lab/2")
+    code, out, error = gonogo("hosts", "add", "lab/2")
     assert (code, "can't be a host's name" in error) == (2, True)
     assert of(gonogo, "runs", "cancel", run["id"])["state"] in ("cancelled", "cancelling")
     for words, (code, line) in MISSPELLED.items():
@@ -236,31 +233,15 @@ def test_all_problems_of_a_file_are_told_each_on_a_line(gonogo: Gonogo, tmp_path
         assert "entries.1.test.epsilom: unknown field; did you mean 'epsilon'?" in lines[1]
 
 
-def test_an_invitation_is_listed_and_taken_back(gonogo: Gonogo) -> None:
-    def listed(*words: str) -> dict[str, Any]:
-        items = of(gonogo, "invitations", "list", *words)["items"]
-        return {
-            invitation["name"]: invitation
-            for invitation in items
-            if invitation["name"] in ("lab-2", "lab-3")
-        }
-
-    first, second = (of(gonogo, "hosts", "invite", name) for name in ("lab-2", "lab-3"))
-    shown = listed()["lab-2"]
-    assert (shown["id"], shown["state"], shown["queues"]) == (first["id"], "open", ["*"])
-    assert "code" not in shown
-    assert gonogo("invitations", "revoke", "lab-2", "--reason", "sent to a stranger")[0] == 0
-    assert set(listed()) == {"lab-3"}
-    assert {name: invitation["state"] for name, invitation in listed("--state", "any").items()} == {
-        "lab-2": "revoked",
-        "lab-3": "open",
-    }
-    assert of(gonogo, "invitations", "show", first["id"])["state"] == "revoked"
-    assert of(gonogo, "invitations", "revoke", second["id"])["state"] == "revoked"
-    entries = of(gonogo, "audit", "list", "--action", "host.invitation_revoked")["items"]
-    assert {entry["subject"] for entry in entries} == {"lab-2", "lab-3"}
-    code, _, error = gonogo("invitations", "revoke", "0" * 32)
-    assert (code, error) == (2, f"gonogo: There is no invitation '{'0' * 32}'.\n")
+def test_a_host_that_has_a_code_is_listed_and_taken_back(gonogo: Gonogo) -> None:
+    added = of(gonogo, "hosts", "add", "lab-2", "--queue", "ttnn.wormhole.*")
+    shown = of(gonogo, "hosts", "show", "lab-2")
+    assert (shown["state"], shown["queues"]) == ("added", ["ttnn.wormhole.*"])
+    assert added["code"] not in json.dumps(shown)
+    revoked = of(gonogo, "hosts", "revoke", "lab-2", "--reason", "sent to a stranger")
+    assert revoked["state"] == "revoked"
+    entries = of(gonogo, "audit", "list", "--action", "host.revoked")["items"]
+    assert "lab-2" in {entry["subject"] for entry in entries}
 
 
 def test_a_job_that_no_live_worker_serves_is_accepted_with_a_warning(gonogo: Gonogo) -> None:

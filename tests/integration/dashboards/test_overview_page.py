@@ -27,11 +27,13 @@ from gonogo_service.devices.model import DeviceRow
 from gonogo_service.flags import store as flags
 from gonogo_service.hosts import refused_messages
 from gonogo_service.hosts import store as hosts
+from gonogo_service.hosts.model import HostRow
 from gonogo_service.jobs import closing
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import make_engine, reading, session
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import DeliveryState, JobState
+from gonogo_service.kit.principals import Keys
 from gonogo_service.results import tallies
 from gonogo_service.results.batch import Batch
 from gonogo_service.suites import runs
@@ -244,7 +246,7 @@ def test_the_page_and_its_twin_say_the_same_in_a_bounded_number_of_statements(
     with time_machine.travel(noon, tick=True), in_process(migrated_sqlite_url) as api:
         assert "gonogo demo" in api.client.get("/").text
         with api.context.session() as current:
-            hosts.enroll(current, "<lab>", key_id="k", public_key="k", actor="admin")
+            current.add(HostRow(id=new_id(), name="<lab>", queues=["*"], created_at=noon))
             refused_messages.record(current, "<lab>", "sender", "<forged>", now=utcnow())
             stored_jobs.finished(current, seeds=2)
             machines = stored_jobs.fleet(current, stored_jobs.submit(current))
@@ -282,7 +284,7 @@ def test_a_flagged_host_needs_someone_for_a_week_and_stays_on_the_list_of_hosts(
 ) -> None:
     with session(engine) as current:
         for name in ("lab-1", "lab-2"):
-            hosts.enroll(current, name, key_id=name, public_key=name, actor="admin")
+            hosts.add(current, Keys("k" * 40), name, actor="admin")
         refused_messages.record(current, "lab-2", "age", "400 s old", now=utcnow())
         refused_messages.record(current, "lab-1", "sender", "it spoke for lab-2", now=utcnow())
     view = look(engine)

@@ -6,19 +6,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import SecretStr
 from sqlalchemy import func, select
 
-from api import in_process
+from api import on_port
 from background_thread import running, short
 from gonogo.gauge.tests_file import Entry
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.gauges.model import GaugeResultRow
 from gonogo_workers.cli.gauge import gauged
-from job_flow import enroll
+from gonogo_workers.server.host_file import Host
+from job_flow import joined
 from patience import scaled
 from running_service import until as eventually
-from worker_process import HOST, IDENTITY, SECRET, Workplace
+from worker_process import HOST, Workplace
 
 NIGHTLY: dict[str, Any] = {
     "kernel": "layernorm_bw",
@@ -34,10 +34,7 @@ def test_atol_a_half_misses_every_fault_of_the_nightly_reductions(
     sqlite_url: str, redis_url: str, tmp_path: Path
 ) -> None:
     place = Workplace(redis_url, tmp_path)
-    key = SecretStr(SECRET)
-    settings = short(sqlite_url, redis_url).model_copy(
-        update={"secret_key": key, "heartbeat_timeout_s": scaled(30)}
-    )
+    settings = short(sqlite_url, redis_url).model_copy(update={"heartbeat_timeout_s": scaled(30)})
     body = {
         "test": NIGHTLY,
         "seeds": {"count": 1},
@@ -45,30 +42,35 @@ def test_atol_a_half_misses_every_fault_of_the_nightly_reductions(
         "target": {"executor": "troublesome"},
         "builds": ["fine"],
     }
-    with in_process(sqlite_url, broker_url=redis_url, secret_key=key, executors=PLUGIN) as api:
-        enroll(api.context.engine, HOST, IDENTITY.key)
+    options = {"broker_url": redis_url, "secret_key": settings.secret_key, "executors": PLUGIN}
+    with on_port(sqlite_url, **options) as (client, context):
+
+        def get(path: str) -> Any:
+            return client.get(f"/api/v1{path}").json()
+
+        token = joined(context.engine, HOST)
+        Host(str(client.base_url).rstrip("/"), HOST, token).save(tmp_path)
         try:
             worker = place.start_unheard("emulator,troublesome", GONOGO_HEARTBEAT_S="0.2")
-            gauge = api.client.post("/api/v1/gauges", json=body).json()["id"]
+            gauge = client.post("/api/v1/gauges", json=body).json()["id"]
             with running(settings):
                 eventually(
                     lambda: (
-                        worker.poll() is not None
-                        or api.get(f"/gauges/{gauge}")["state"] == "finished"
+                        worker.poll() is not None or get(f"/gauges/{gauge}")["state"] == "finished"
                     ),
                     90,
                 )
         finally:
             place.close()
-        finished_gauge = api.get(f"/gauges/{gauge}")
-        with api.context.reading() as session:
+        finished_gauge = get(f"/gauges/{gauge}")
+        with context.reading() as session:
             assert (
                 session.scalar(select(func.count()).select_from(GaugeResultRow))
                 == finished_gauge["total"]
                 == 20 + 1  # mutants, and the build that is right; no right kernel of a Wormhole
             )
-        (listed,) = api.get("/flags?kind=blunt_test")["items"]
-        flag = api.get(f"/flags/{listed['id']}")
+        (listed,) = get("/flags?kind=blunt_test")["items"]
+        flag = get(f"/flags/{listed['id']}")
     report, parts = finished_gauge["report"], finished_gauge["report"]["misses"]["parts"]
     assert (finished_gauge["sharpness"], finished_gauge["error"]) == ("blunt", None)
     for name in REDUCTIONS:

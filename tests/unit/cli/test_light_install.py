@@ -119,7 +119,7 @@ def test_every_command_works_or_names_its_extra_in_one_line(
         elif call != "doctor":
             assert "not installed" not in errors, (call, errors)
     assert extras["all"] == {"up", "demo"}
-    assert extras["worker"] == {"worker", "hosts enroll", "hosts rotate"}
+    assert extras["worker"] == {"worker", "hosts join", "hosts rotate"}
     by_noun = {call.partition(" ")[0] for call in extras["service"]}
     beside_the_database = {"db", "tokens", "hosts"}
     assert by_noun == {"serve", "background", "webhooks"} | beside_the_database

@@ -37,7 +37,7 @@ def test_a_device_s_page_tells_its_hosts_clock_and_what_was_refused() -> None:
     host = HostRow(
         name="lab-1",
         queues=["*"],
-        enrolled_at=SINCE,
+        joined_at=SINCE,
         revoked_at=None,
         heard_at=NOW,
         clock_skew_s=-301.25,
@@ -51,12 +51,12 @@ def test_a_device_s_page_tells_its_hosts_clock_and_what_was_refused() -> None:
     )
     assert hosts.facts(host, NOW) == [
         ("host's clock", "301.2 s behind the service's"),
-        ("refused messages", "age 3, sender 1"),
+        ("refused requests", "age 3, sender 1"),
         ("host flagged", "2 h ago: it spoke for lab-2"),
     ]
     host.clock_skew_s, host.refusals, host.flagged_at, host.revoked_at = 4.0, [], None, NOW
     assert hosts.facts(host, NOW) == [
-        ("host's key", "revoked just now"),
+        ("host's token", "revoked just now"),
         ("host's clock", "4.0 s ahead of the service's"),
     ]
     assert hosts.facts(None, NOW) == []
