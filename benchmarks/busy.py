@@ -4,10 +4,10 @@ A plug-in stands for a device that takes a fixed time a seed.
 
 To be met: a busy fraction of at least .9 with 500 ms a seed on 819x8462 inputs. The plug-in notes
 when each kernel began and ended; the device is idle in between: requests, tensors on their way,
-inputs that are not ready, judgements that are behind. A real worker process on a real Redis runs
-one chunk; the clock starts with the first kernel, as between two chunks of a job. Then the smallest
-device time at which .9 still holds is found by bisection: below it the host's work on a seed sets
-the pace, not the device.
+inputs that are not ready, judgements that are behind. A real worker process, woken by a real
+Redis, runs one chunk; the clock starts with the first kernel, as between two chunks of a job. Then
+the smallest device time at which .9 still holds is found by bisection: below it the host's work on
+a seed sets the pace, not the device.
 """
 
 from __future__ import annotations
@@ -18,22 +18,20 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from gonogo_workers.messages.identity import Identity
 from redis import ConnectionError as Refused
 from rich.console import Console
 
 from gonogo_service.cli.operate import redis_server
 from gonogo_workers import queue
-from gonogo_workers.queue import PrivateKey
+from gonogo_workers.server.host_file import Host
+from host_service import FINISH, RESULTS, TOKEN, HostService
 
 ROOT = Path(__file__).resolve().parent.parent
-SERVICE_KEY = PrivateKey.of(b"s" * 32)
-HOST = Identity("host", "bench", PrivateKey.of(b"h" * 32), SERVICE_KEY.public)
 TEST = {"kernel": "layernorm_bw", "shape": [1, 1, 819, 8462]}
 QUEUE = queue.chunk_queue("sleeper", "wormhole", "n150")
 TARGET, TARGET_MS = 0.9, 500.0
@@ -74,7 +72,8 @@ class Bench:
 
     def __init__(self, redis_url: str, folder: Path) -> None:
         self._client = queue.redis_client(redis_url)
-        HOST.save(folder)
+        self._service = HostService()
+        Host(self._service.url, "bench", TOKEN).save(folder)
         self._times = folder / "times"
         (folder / "sleeper.py").write_text(PLUGIN)
         inherited = {
@@ -97,14 +96,13 @@ class Bench:
             stdout=self._log,
             stderr=self._log,
         )
-        self._number = 0
 
     def measure(self, device_ms: float, seeds: int) -> float:
         """Return the fraction of time with a kernel running, from first start to last end."""
         self._times.unlink(missing_ok=True)
-        self._number += 1
-        body = {
-            "attempt": f"attempt-{self._number}",
+        attempt = str(uuid.uuid4())
+        self._service.chunks[attempt] = {
+            "attempt": attempt,
             "chunk": "chunk",
             "job": "job",
             "test": TEST,
@@ -113,9 +111,9 @@ class Bench:
             "target": {"executor": "sleeper", "arch": "wormhole", "board": "n150"},
             "artifacts": {"first": False, "worst": 0},
         }
-        queue.send(self._client, SERVICE_KEY, QUEUE, queue.RUN_CHUNK, body)
+        self._client.lpush(QUEUE, attempt)
         deadline = time.monotonic() + 120 + seeds * (device_ms / 1e3 + 5)
-        while not self._finished(f"attempt-{self._number}"):
+        while not self._finished(attempt):
             if time.monotonic() > deadline or self._worker.poll() is not None:
                 raise RuntimeError("the worker did not finish its chunk")
         spans = [tuple(map(float, line.split())) for line in self._times.read_text().splitlines()]
@@ -123,22 +121,8 @@ class Bench:
         return sum(end - began for began, end in spans) / (spans[-1][1] - spans[0][0])
 
     def _finished(self, attempt: str) -> bool:
-        queues = [queue.BACKGROUND_QUEUE, queue.HEARTBEAT_QUEUE]
-        item: Any = self._client.brpop(queues, timeout=5)
-        if item is None:
-            return False
-        text = item[1].decode()
-        task = queue.task_of(text)
-        if task not in (queue.HELLO, queue.FINISHED):
-            return False
-        body = queue.unseal(text, task, HOST.key.public.named).body
-        if task == queue.HELLO:  # the worker asks for the time before it begins
-            answer = {"nonce": body["nonce"], "time": time.time()}
-            self._client.rpush(
-                queue.reply_key(body["nonce"]), queue.seal(SERVICE_KEY, queue.REPLY, answer)
-            )
-            return False
-        return bool(body["attempt"] == attempt)
+        message = self._service.next(RESULTS, 5)
+        return message is not None and message[0] == FINISH and message[1]["attempt"] == attempt
 
     def close(self) -> None:
         """Stop the worker."""
@@ -146,6 +130,7 @@ class Bench:
         self._worker.wait(20)
         self._log.close()
         self._client.close()
+        self._service.stop()
 
 
 @contextmanager

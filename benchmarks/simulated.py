@@ -95,11 +95,13 @@ def empty_row(seed: int, verdict: str, message: str, repeat: int = 0) -> dict[st
     return row(seed, repeat, verdict, "not_judged", outputs={}, message=message)
 
 
-def joined(engine: Engine, name: str = HOST, secret: str = KEY) -> str:
+def joined(
+    engine: Engine, name: str = HOST, secret: str = KEY, queues: Sequence[str] = hosts.ANY
+) -> str:
     """Add a host and let it join; return its token."""
     keys = Keys(secret)
     with session(engine) as current:
-        code = hosts.add(current, keys, name, actor="simulated").secret
+        code = hosts.add(current, keys, name, queues, actor="simulated").secret
         return hosts.join(current, keys, code).secret
 
 

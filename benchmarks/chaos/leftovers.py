@@ -12,48 +12,25 @@ from sqlalchemy import text
 
 from benchmarks.chaos import processes
 from benchmarks.chaos.result import Result
-from benchmarks.chaos.site import HOSTS, Site
-from gonogo_service.kit.background_context import VISIBILITY_TIMEOUT_S
+from benchmarks.chaos.site import HOSTS, QUEUES, Site
 from gonogo_service.kit.database.engine import reading
 from gonogo_service.kit.outbox import leases
 
 EMPTY_S = 60.0
-LATE_S = 30.0
-"""A message of a killed process is delivered again this long after its time at the latest."""
 
 
 def of_queues(site: Site, result: Result) -> None:
-    """Nothing is left in the broker: no queue has a message, and none was forgotten."""
-    names = ["background", "heartbeat", "witness.wormhole.n150", "emulator.wormhole.n150"]
+    """Nothing is left in the broker's queues."""
 
-    def left() -> dict[str, object]:
-        counts = {name: int(site.redis.llen(name)) for name in names}
-        messages = {**counts, "unacked": _forgotten(site)}
-        return {name: value for name, value in messages.items() if value}
+    def left() -> dict[str, int]:
+        counts = {name: int(site.redis.llen(name)) for name in QUEUES}
+        return {name: count for name, count in counts.items() if count}
 
     deadline = time.monotonic() + EMPTY_S
     while (messages := left()) and time.monotonic() < deadline:
         time.sleep(0.2)
     if messages:
         result.wrong(f"the broker still has {messages}")
-
-
-def _forgotten(site: Site) -> list[str]:
-    """Return the messages of dead processes that nobody will deliver again, or should have."""
-    # at one moment: heartbeats are delivered and acknowledged meanwhile
-    with site.redis.pipeline(transaction=True) as pipe:
-        pipe.zrange("unacked_index", 0, -1, withscores=True)
-        pipe.hgetall("unacked")
-        index, records = pipe.execute()
-    delivered = {tag: float(at) for tag, at in index}
-    now = time.time()
-    forgotten = []
-    for tag, record in records.items():
-        age = now - delivered[tag] if tag in delivered else None
-        if age is None or age > VISIBILITY_TIMEOUT_S + LATE_S:
-            when = "at no time" if age is None else f"{age:.0f} s ago"
-            forgotten.append(f"{bytes(record[:80]).decode('ascii', 'replace')}, delivered {when}")
-    return forgotten
 
 
 def of_processes(site: Site, result: Result) -> None:

@@ -23,13 +23,11 @@ from typing import Any, TypeVar
 import httpx
 import psutil  # type: ignore[import-untyped]  # it ships no types
 import redis
-from gonogo_workers.messages.identity import Identity, load
 from sqlalchemy import Engine
 
 from benchmarks.chaos import processes
 from benchmarks.chaos.processes import Child, wait_until
-from gonogo_service.cli.operate.db import enroll_host
-from gonogo_service.hosts import store as hosts
+from benchmarks.simulated import joined
 from gonogo_service.jobs import queue_estimate
 from gonogo_service.kit.database.engine import make_engine, reading, session
 from gonogo_service.kit.principals import Keys
@@ -38,14 +36,15 @@ from gonogo_service.people.issuing import issue_token
 from gonogo_service.webhooks import signing
 from gonogo_service.webhooks import store as webhooks
 from gonogo_service.webhooks.signing import Box
-from gonogo_workers.queue import PrivateKey
+from gonogo_workers.server.host_file import Host
 from running_service import clean_environment, gonogo
 from servers import PostgresServer, RedisServer, administer
 
 HOSTS = {"lab-1": 2, "lab-2": 1}
 """The workers of each host."""
 HOSTILE = "mallory"
-"""A host that is enrolled, with a valid key, for queues of its own."""
+"""A host that has joined, with a token of its own, for queues of its own."""
+QUEUES = ("witness.wormhole.n150", "emulator.wormhole.n150")
 BACKGROUNDS = 2
 LEASE_S = 4.0
 QUICK = {
@@ -88,8 +87,7 @@ class Site:
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
         self.key, self.webhook_secret = random_secrets.token_urlsafe(32), signing.new_secret()
-        self.hostile_key = PrivateKey.generate()
-        self.hostile_id = self.token = ""
+        self.hostile_token = self.token = ""
         self.engine: Engine = make_engine(self.database_url, pool_size=5)
         self.redis = redis.Redis.from_url(self.broker.url, socket_timeout=5)
         self.locks = {part: threading.Lock() for part in PARTS}
@@ -183,8 +181,10 @@ class Site:
             administer(self.postgres.url(), "ALTER DATABASE chaos SET synchronous_commit = on")
         schema.upgrade(self.engine)
         for host in HOSTS:
-            enroll_host(self.engine, host, self.folder / host, self.key)
-        self._enroll_hostile()
+            token = joined(self.engine, host, self.key)
+            Host(self.url, host, token).save(self.folder / host)
+        self.hostile_token = joined(self.engine, HOSTILE, self.key, ["mallory.*.*"])
+        self._make_token_and_webhook()
         self.received.touch()
         for child in self.children:
             child.start()
@@ -197,17 +197,9 @@ class Site:
             _, served = queue_estimate.executors(current)
         return "witness" in served
 
-    def _enroll_hostile(self) -> None:
-        public, keys = self.hostile_key.public, Keys(self.key)
+    def _make_token_and_webhook(self) -> None:
+        keys = Keys(self.key)
         with session(self.engine) as current:
-            self.hostile_id = hosts.enroll(
-                current,
-                HOSTILE,
-                key_id=public.id,
-                public_key=public.text,
-                actor="chaos",
-                queues=["mallory.*.*"],
-            )
             self.token = issue_token(current, "chaos", ["admin"], actor="chaos", keys=keys)
             webhooks.create(
                 current,
@@ -246,10 +238,6 @@ class Site:
         # without TLS's certificates, whose loading takes longer than an answer
         with httpx.Client(timeout=5, trust_env=False, verify=False) as client:
             wait_until(is_ready, seconds, f"the API ({self.api.log})")
-
-    def identity(self, host: str) -> Identity:
-        """Return what a host's workers are enrolled with."""
-        return load(self.folder / host)
 
     def writers(self) -> list[int]:
         """Return the processes that write the database's files."""

@@ -9,28 +9,29 @@ runs on.
 
 from __future__ import annotations
 
-import base64
 import gc
+import gzip
 import io
 import json
 import os
 import sys
 import tempfile
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+from pydantic import BaseModel
+
 from gonogo.ci import events
 from gonogo.errors import GonogoError, JobError
 from gonogo.reports import ctrf, gtest, junit, lines
 from gonogo.spec import json_text
 from gonogo.spec.selections import parse_test
-from gonogo_service.background import message_forms
 from gonogo_service.ci.rule_bodies import RuleIn
 from gonogo_service.gauges.bodies import GaugeIn
+from gonogo_service.hosts import forms
 from gonogo_service.jobs.bodies import JobIn
 from gonogo_service.kit import json_bodies
 from gonogo_service.kit.problems import Problem
@@ -38,13 +39,12 @@ from gonogo_service.results.batch import Batch
 from gonogo_service.suites.bodies import SuiteIn
 from gonogo_workers.executors import builds_file
 from gonogo_workers.messages.rows import Place
-from gonogo_workers.queue import MessageRefused, envelope
 from gonogo_workers.reports import npy
 from gonogo_workers.reports.rows import iteration_row, reports_of
 
 REFUSALS = (GonogoError, Problem)
 ALL = "all"
-INSTRUMENTED = ("gonogo.", "gonogo_service.kit.", "gonogo_service.background.", "gonogo_workers.")
+INSTRUMENTED = ("gonogo.", "gonogo_service.kit.", "gonogo_service.hosts.", "gonogo_workers.")
 """The modules whose coverage guides: those of other packages take minutes to prepare."""
 
 
@@ -73,13 +73,8 @@ def _event(name: str) -> Callable[[bytes], Any]:
     return lambda data: events.from_github(name, json_bodies.parse(data))
 
 
-def _unpacked(data: bytes, encoding: str = envelope.PLAIN) -> dict[str, Any]:
-    """Return the body of a host's message, as ingest gets it."""
-    return envelope.unpack(encoding, data.decode("latin-1"))
-
-
-def _form(task: str) -> Callable[[bytes], Any]:
-    return lambda data: message_forms.check(task, _unpacked(data))
+def _of_host(form: type[BaseModel]) -> Callable[[bytes], Any]:
+    return lambda data: forms.check(form, forms.unpacked(data, "identity"))
 
 
 def _reports(data: bytes) -> None:
@@ -139,7 +134,7 @@ _BEAT = (
     b'"health": "good", "reason": null, "firmware": {"fw": "1", "cm": 2}}]}'
 )
 _RESULTS = (
-    b'{"attempt": "x", "batch": 0, "artifacts": [{"kind": "log", "seed": 0, "repeat": 0, "output": '
+    b'{"artifacts": [{"kind": "log", "seed": 0, "repeat": 0, "output": '
     b'null, "content": {"text": "x"}}, {"kind": "error_map", "seed": 0, "content": {"rows": 1, '
     b'"features": 2, "tile": 32, "group": [1, 1], "cells": [1, 1], "max_abs": [[0.5]], '
     b'"signed_mean": [[0.5]], "nonfinite": [[0]]}}, {"kind": "stages", "seed": 0, '
@@ -197,35 +192,24 @@ PARSERS: Mapping[str, Parser] = {
     "check suite": Parser(_event("check_suite"), _CHECK_SUITE % b"completed"),
     "check suite again": Parser(_event("check_suite"), _CHECK_SUITE % b"rerequested"),
     "check run": Parser(_event("check_run"), _CHECK_RUN),
-    "message": Parser(_unpacked, _BEAT, (MessageRefused,)),
-    "compressed message": Parser(
-        lambda data: _unpacked(data, envelope.COMPRESSED),
-        base64.b64encode(zlib.compress(_BEAT, 1)),
-        (MessageRefused,),
-    ),
-    "heartbeat": Parser(_form("heartbeat"), _BEAT, (MessageRefused,)),
-    "results": Parser(_form("results"), _RESULTS, (MessageRefused,)),
-    "finished": Parser(
-        _form("finished"),
+    "compressed body": Parser(lambda data: forms.unpacked(data, "gzip"), gzip.compress(_BEAT, 1)),
+    "heartbeat": Parser(_of_host(forms.Heartbeat), _BEAT),
+    "claim": Parser(_of_host(forms.Claim), b'{"worker": "h/chip:0/1", "device": "h/chip:0"}'),
+    "results": Parser(_of_host(forms.Results), _RESULTS),
+    "finish": Parser(
+        _of_host(forms.Finish),
         b'{"outcome": "done", "sent": [[0, 0], [1, 0]], "batches": 1, "log_tail": "x", "error": '
         b'null, "telemetry": {"temperature_c": 40.5, "firmware": "1"}}',
-        (MessageRefused,),
-    ),
-    "started": Parser(
-        _form("started"),
-        b'{"worker": "h/chip:0/1", "device": "h/chip:0", "host": "h", "host_run": null}',
-        (MessageRefused,),
     ),
     "health": Parser(
-        _form("health"),
+        _of_host(forms.Health),
         b'{"device": "h/chip:0", "worker": "h/chip:0/1", "health": "good", "reason": "r", '
         b'"evidence": {"executor": "e", "canary": "c", "digests": {"dx": "1"}, "steps": [{}]}}',
-        (MessageRefused,),
     ),
     "rows": Parser(
-        lambda data: Batch.parse(_unpacked(data)).check(),
+        lambda data: Batch.parse(forms.unpacked(data, "identity")).check(),
         _BATCH,
-        (MessageRefused, ValueError, KeyError, TypeError),
+        (*REFUSALS, ValueError, KeyError, TypeError),
     ),
     "reports": Parser(_reports, _REPORTS),
     "ci": Parser(lambda data: events.from_ci(json_bodies.parse(data)), _CI),

@@ -127,7 +127,6 @@ def test_the_canary_runs_after_every_so_many_chunks_and_tells_its_bits(lab: Lab)
     assert first["evidence"]["canary"] == "right"
     assert first["evidence"]["digests"] == second["evidence"]["digests"]
     assert set(first["evidence"]["digests"]) == {"dx", "dgamma", "dbeta"}
-    assert second["at"] > first["at"]
     lab.wedged.touch()  # only the canary notices: this build does not check
     answer = lab.place.run("fine", 1)
     assert answer.finished is not None
