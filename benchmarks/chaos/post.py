@@ -138,7 +138,13 @@ def _against_host(victim: str) -> list[_Request]:
     """Call a device bad, and let it seem alive elsewhere."""
     device, worker = f"{victim}/witness:0", f"{victim}/worker-1"
     report = {"worker": worker, "device": device, "health": "bad", "reason": "forged"}
-    beat = {"worker": worker, "device": device, "attempt": None, "queues": [], "devices": []}
+    beat: dict[str, Any] = {
+        "worker": worker,
+        "device": device,
+        "attempt": None,
+        "queues": [],
+        "devices": [],
+    }
     return [
         ("POST", "/hosts/self/health", {**report, "evidence": {}}),
         ("PUT", "/hosts/self", beat),

@@ -30,12 +30,13 @@ from benchmarks.chaos.processes import Child, wait_until
 from benchmarks.simulated import joined
 from gonogo_service.jobs import queue_estimate
 from gonogo_service.kit.database.engine import make_engine, reading, session
+from gonogo_service.kit.database.states import WebhookKind
 from gonogo_service.kit.principals import Keys
 from gonogo_service.operate import schema
 from gonogo_service.people.issuing import issue_token
-from gonogo_service.webhooks import signing
+from gonogo_service.webhooks import secrets
 from gonogo_service.webhooks import store as webhooks
-from gonogo_service.webhooks.signing import Box
+from gonogo_service.webhooks.secrets import Box
 from gonogo_workers.server.host_file import Host
 from running_service import clean_environment, gonogo
 from servers import PostgresServer, RedisServer, administer
@@ -86,7 +87,7 @@ class Site:
         )
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
-        self.key, self.webhook_secret = random_secrets.token_urlsafe(32), signing.new_secret()
+        self.key, self.webhook_secret = random_secrets.token_urlsafe(32), secrets.new_secret()
         self.hostile_token = self.token = ""
         self.engine: Engine = make_engine(self.database_url, pool_size=5)
         self.redis = redis.Redis.from_url(self.broker.url, socket_timeout=5)
@@ -203,7 +204,7 @@ class Site:
             self.token = issue_token(current, "chaos", ["admin"], actor="chaos", keys=keys)
             webhooks.create(
                 current,
-                kind="standard",
+                kind=WebhookKind.standard,
                 url=self.receiver_url,
                 events=["*"],
                 description="chaos",

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import chain
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import structlog
 from fastapi import Depends, Request
@@ -42,6 +42,7 @@ from gonogo_workers.queue import chunk_queue
 log = structlog.get_logger("gonogo.hosts")
 router = make_router("hosts")
 Body = dict[str, Any]
+T = TypeVar("T")
 MAX_VERSION = 64
 
 
@@ -272,7 +273,7 @@ def _held_against(context: Context, host: Sender) -> Iterator[None]:
         raise Problem(status, f"{problem}.") from problem
 
 
-def _twice(context: Context, work: Callable[[Session], Any]) -> Any:
+def _twice(context: Context, work: Callable[[Session], T]) -> T:
     """Run `work`, and once more if another process inserted the same row at the same moment."""
     try:
         with context.session() as session:
