@@ -8,4 +8,4 @@ from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.outbox import model as outbox
 
 MODELS = (audit, idempotency, outbox, *rooms.modules("model"))
-TABLES = Base.metadata.tables
+METADATA = Base.metadata

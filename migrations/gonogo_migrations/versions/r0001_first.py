@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from alembic import op
 
-from gonogo_service.models import Base
+from gonogo_service.models import METADATA
 
 revision = "0001"
 down_revision = None
@@ -19,9 +19,9 @@ depends_on = None
 
 def upgrade() -> None:
     """Create every table."""
-    Base.metadata.create_all(op.get_bind())
+    METADATA.create_all(op.get_bind())
 
 
 def downgrade() -> None:
     """Drop every table."""
-    Base.metadata.drop_all(op.get_bind())
+    METADATA.drop_all(op.get_bind())

@@ -20,7 +20,6 @@ from gonogo.spec.builds import own_builds
 from gonogo.spec.executors import EXECUTORS
 from gonogo_service.cli.operate import secrets
 from gonogo_service.cli.operate.doctor import CHECKS
-from gonogo_workers.queue import MAX_MESSAGE_BYTES
 from tests.checks import errors, flags, reference, routes, statistics
 
 ROOT = Path(__file__).parents[3]
@@ -187,7 +186,7 @@ def test_production_compose_keeps_its_promises() -> None:
     assert {name for name, service in services.items() if "profiles" not in service} == always
     assert "noeviction" in services["redis"]["command"]
     assert "--aclfile" in services["redis"]["command"]
-    assert str(MAX_MESSAGE_BYTES) in services["redis"]["command"]
+    assert "--proto-max-bulk-len" in services["redis"]["command"]
     assert services["migrate"]["restart"] == "no"
     assert [name for name, service in services.items() if "ports" in service] == [
         *("proxy", "prometheus", "grafana"),
