@@ -38,7 +38,7 @@ COMMANDS: dict[str, Entry] = {
     "background": Entry(
         "gonogo_service.cli.operate.processes:background",
         RUN,
-        "Run the dispatcher, the ingest of results, the reaper and the delivery.",
+        "Run the dispatcher, the reaper, the assessments and the delivery of messages.",
     ),
     "worker": Entry(
         "gonogo_service.cli.operate.processes:worker",

@@ -20,6 +20,7 @@ from gonogo.settings import Settings
 from gonogo.urls import API
 from gonogo_dashboards.kit.page_routes import PageRoute
 from gonogo_service.app import create_app
+from gonogo_service.hosts import door
 from gonogo_service.kit.answers import caller
 from gonogo_service.people.visit import PUBLIC, SIGNED
 
@@ -30,11 +31,11 @@ Each address of the service, with the scope that a token or a login needs. `admi
 `submit`, and `submit` contains `read`. The examples are in [HTTP by example](http.md). With
 `gonogo up`, programs of this machine need none.
 
-`none`: everybody may ask. `signature`: the sender signs the body instead
+`host`: the token of a [device host](protocol.md). `none`: everybody may ask. `signature`: the sender signs the body instead
 ([incoming webhooks](hooks.md)).
 """
-_ORDER = ("read", "submit", "admin")
-_SCOPES: dict[Any, str] = {caller(scope): scope for scope in _ORDER}
+_ORDER = ("read", "submit", "admin", "host")
+_SCOPES: dict[Any, str] = {caller(scope): scope for scope in _ORDER[:-1]} | {door.sender: "host"}
 
 
 @dataclass(frozen=True, order=True)

@@ -34,7 +34,7 @@ from gonogo_service.jobs import attempts, dispatching
 from gonogo_service.kit.answers import make_router, principal_of
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.principals import unauthorized
-from gonogo_service.kit.problems import Problem
+from gonogo_service.kit.problems import BadField, Problem
 from gonogo_service.kit.strict import Strict
 from gonogo_service.people.context import Context, Ctx
 from gonogo_workers.queue import chunk_queue
@@ -46,7 +46,7 @@ T = TypeVar("T")
 MAX_VERSION = 64
 
 
-async def _sender(request: Request) -> Sender:
+async def sender(request: Request) -> Sender:
     """Return the host of the request's token. Raises Problem 401 or 403."""
     principal = principal_of(request)
     if principal is None:
@@ -62,7 +62,7 @@ async def _body(request: Request) -> Body:
     return await run_in_threadpool(forms.unpacked, content, encoding)
 
 
-Host = Annotated[Sender, Depends(_sender)]
+Host = Annotated[Sender, Depends(sender)]
 Json = Annotated[Body, Depends(_body)]
 
 
@@ -211,7 +211,7 @@ def health(context: Ctx, host: Host, body: Json) -> Body:
     def work(session: Session) -> tuple[goldens.ReportOutcome, Body]:
         kind = heartbeats.kind_of(session, device)
         if kind is None:  # before anything of it is stored
-            raise Problem(422, f"No heartbeat has announced the device {device[:200]!r}.")
+            raise BadField("device", device[:200], "no heartbeat has announced it")
         if proof.get("canary"):
             queue = chunk_queue(str(proof.get("executor") or ""), *kind)
             host.check_queue(queue, "report a canary")
@@ -259,18 +259,18 @@ def _held_against(context: Context, host: Sender) -> Iterator[None]:
     try:
         yield
     except AttemptOver as problem:
-        raise Problem(410, f"{problem}.") from problem
+        raise Problem(410, f"{problem}.", slug="attempt-over") from problem
     except OthersAttempt as problem:
-        raise Problem(409, f"{problem}.") from problem
+        raise Problem(409, f"{problem}.", slug="foreign") from problem
     except (ForeignSender, ConflictingContent, SenselessResult) as problem:
-        reason, status = {
-            ForeignSender: ("sender", 409),
-            ConflictingContent: ("conflict", 409),
-            SenselessResult: ("content", 422),
+        reason, status, slug = {
+            ForeignSender: ("sender", 409, "foreign"),
+            ConflictingContent: ("conflict", 409, "foreign"),
+            SenselessResult: ("content", 422, "invalid-field"),
         }[type(problem)]
         with context.session() as session:
             refused_messages.record(session, host.name, reason, str(problem), now=utcnow())
-        raise Problem(status, f"{problem}.") from problem
+        raise Problem(status, f"{problem}.", slug=slug) from problem
 
 
 def _twice(context: Context, work: Callable[[Session], T]) -> T:

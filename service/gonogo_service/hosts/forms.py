@@ -148,7 +148,8 @@ def check(form: type[BaseModel], body: Mapping[str, Any]) -> None:
 def unpacked(content: bytes, encoding: str) -> dict[str, Any]:
     """Return the object of a body. Raises Problem: 415, 413 (while unpacking), 400."""
     if encoding not in ("identity", "gzip"):
-        raise Problem(415, f"Content-Encoding {encoding[:40]!r} isn't known (allowed: gzip).")
+        words = f"Content-Encoding {encoding[:40]!r} isn't known (allowed: gzip)."
+        raise Problem(415, words, slug="content-encoding")
     try:
         if encoding == "gzip":
             with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:

@@ -24,15 +24,21 @@ class ProblemType:
 PROBLEM_TYPES = {
     row.name: row
     for row in (
+        ProblemType("attempt-over", (410,), "the attempt has ended, or its job was canceled"),
         ProblemType("bad-request", (400,), "the address or the body can't be read"),
         ProblemType("body-too-large", (413,), "the body is larger than its address allows"),
         ProblemType(
             "bounds", (403,), "the token is limited to repositories or suites, and this is not one"
         ),
         ProblemType("bug", (500,), "GoNoGo is wrong; the service's log has the details"),
-        ProblemType("content-encoding", (415,), "the body is compressed; it must be sent as it is"),
+        ProblemType("content-encoding", (415,), "the body is compressed in a way that this address doesn't take"),
         ProblemType("csrf", (403,), "a browser's request lacks the token of its page"),
         ProblemType("database", (503,), "the database is unavailable; nothing was stored"),
+        ProblemType(
+            "foreign",
+            (409,),
+            "a host spoke for what isn't its own, or sent other content for what is stored",
+        ),
         ProblemType("host", (421,), "the host name isn't in `GONOGO_HOSTS`"),
         ProblemType("impossible-job", (422,), "the request can't be done as it is"),
         ProblemType(
@@ -58,7 +64,10 @@ PROBLEM_TYPES = {
         ProblemType("not-utf-8", (400,), "the body isn't UTF-8"),
         ProblemType("origin", (403,), "a page of another site sent a request that changes data"),
         ProblemType(
-            "quota", (429,), "the token's quota is used up; `field` names it, `limit` its size"
+            "quota",
+            (422, 429),
+            "the token's quota is used up; `field` names it, `limit` its size. Or a host has all the "
+            "devices or workers that it may have",
         ),
         ProblemType("read-timeout", (503,), "the read took too long: ask for less"),
         ProblemType("removed", (410,), "retention has removed the results or artifacts"),

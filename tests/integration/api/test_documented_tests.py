@@ -240,6 +240,13 @@ def test_a_hostile_body_is_refused_briefly_and_with_little_work(
 FOREIGN = {
     "POST /api/v1/hooks/ci": "the sender's payload",
     "POST /api/v1/hooks/github": "GitHub's payload",
+    "POST /api/v1/attempts/{attempt}:claim": "what a worker and the service say to each other",
+    "PUT /api/v1/attempts/{attempt}/results/{batch}": "what a worker and the service say",
+    "POST /api/v1/attempts/{attempt}:finish": "what a worker and the service say",
+    "PUT /api/v1/hosts/self": "what a worker and the service say",
+    "POST /api/v1/hosts/self/health": "what a worker and the service say",
+    "POST /api/v1/hosts/self:rotate": "what a worker and the service say",
+    "POST /api/v1/hosts:join": "what a worker and the service say",
     "ArtifactOut.content": "a kind that only another version of a worker knows",
     "AuditEntry.detail": "facts of an action",
     "EventMessage.data": "the object as it was when the event happened",

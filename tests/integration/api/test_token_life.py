@@ -210,6 +210,7 @@ def test_every_other_address_is_closed_to_a_limited_token(api: Api) -> None:
         if not route.path.startswith(("/static", "/login", "/logout", "/healthz", "/readyz"))
         and "/hooks/github" not in route.path
         and "/hooks/ci" not in route.path
+        and not route.path.endswith("/hosts:join")
     ]
     assert len(addresses) > 100
     for method, path in addresses:

@@ -19,8 +19,8 @@ TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 GZIP_FROM = 2_000
 """Bytes; smaller bodies fit into two packets."""
 GZIP_LEVEL = 1
-AGAIN = frozenset({408, 425, 429})
-"""Statuses below 500 that pass by themselves."""
+AGAIN = frozenset({408, 421, 425, 429})
+"""Statuses below 500 that pass by themselves, or once the service's settings are mended."""
 Answer = dict[str, Any]
 
 
