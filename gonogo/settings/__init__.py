@@ -125,8 +125,8 @@ class Settings(BaseSettings):
     secret_key: SecretStr | None = Field(
         None,
         description=(
-            "key of sessions, CSRF tokens, the keyed hashes of tokens, and the signatures of "
-            "messages to hosts; at least 32 characters"
+            "key of sessions, CSRF tokens and the keyed hashes of tokens, those of hosts too; at "
+            "least 32 characters"
         ),
     )
     url: str | None = Field(

@@ -31,8 +31,8 @@ Each address of the service, with the scope that a token or a login needs. `admi
 `submit`, and `submit` contains `read`. The examples are in [HTTP by example](http.md). With
 `gonogo up`, programs of this machine need none.
 
-`host`: the token of a [device host](protocol.md). `none`: everybody may ask. `signature`: the sender signs the body instead
-([incoming webhooks](hooks.md)).
+`host`: the token of a [device host](protocol.md). `none`: everybody may ask. `signature`: the
+sender signs the body instead ([incoming webhooks](hooks.md)).
 """
 _ORDER = ("read", "submit", "admin", "host")
 _SCOPES: dict[Any, str] = {caller(scope): scope for scope in _ORDER[:-1]} | {door.sender: "host"}

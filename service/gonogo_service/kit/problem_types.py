@@ -31,7 +31,11 @@ PROBLEM_TYPES = {
             "bounds", (403,), "the token is limited to repositories or suites, and this is not one"
         ),
         ProblemType("bug", (500,), "GoNoGo is wrong; the service's log has the details"),
-        ProblemType("content-encoding", (415,), "the body is compressed in a way that this address doesn't take"),
+        ProblemType(
+            "content-encoding",
+            (415,),
+            "the body is compressed in a way that this address doesn't take",
+        ),
         ProblemType("csrf", (403,), "a browser's request lacks the token of its page"),
         ProblemType("database", (503,), "the database is unavailable; nothing was stored"),
         ProblemType(

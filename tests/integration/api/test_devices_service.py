@@ -70,6 +70,10 @@ def look(engine: Engine, now: datetime = NOW) -> dict[str, Any]:
         return device_api.shown(current, listed.id, now=now).model_dump(mode="json")
 
 
+def orders(current: Session) -> dict[str, Any]:
+    return devices.orders(current, host=FACTS["host"])
+
+
 def drain(current: Session, host: str, drained: bool) -> list[str] | None:
     """Drain a host, or undrain it; return the changed devices."""
     of_host = DeviceRow.host == host
@@ -142,7 +146,7 @@ def test_in_maintenance_only_a_person_s_word_counts(engine: Engine) -> None:
         back = changes.patch(
             current, device["id"], {"health": "good", "reason": "it turns"}, actor="me"
         )
-        assert devices.orders(current, host=FACTS["host"]) == {FACTS["device"]: {"order": "work", "asked": 1}}
+        assert orders(current) == {FACTS["device"]: {"order": "work", "asked": 1}}
     assert back is not None
     assert back.health == "good"
 
@@ -164,7 +168,7 @@ def test_a_bad_or_drained_device_counts_as_no_worker(engine: Engine) -> None:
         ) == [device["id"]]
         assert drain(current, "lab-1", True) == []
         assert drain(current, "lab-2", True) is None
-        assert devices.orders(current, host=FACTS["host"])[FACTS["device"]]["order"] == "drain"
+        assert orders(current)[FACTS["device"]]["order"] == "drain"
     assert served() == 0
     with session(engine) as current:
         drain(current, "lab-1", False)
@@ -193,7 +197,7 @@ def test_a_suspicion_is_not_lifted_by_one_canary(engine: Engine) -> None:
             current, FACTS["device"], "9 of 10 tests fail here", {"failing": 9}, now=NOW
         )
         assert not changes.suspect(current, FACTS["device"], "again", {}, now=NOW)
-        assert devices.orders(current, host=FACTS["host"])[FACTS["device"]] == {"order": "work", "asked": 1}
+        assert orders(current)[FACTS["device"]] == {"order": "work", "asked": 1}
     assert not report(engine, "good")
     assert look(engine)["health"] == DeviceHealth.suspect
     with reading(engine) as current:

@@ -29,9 +29,9 @@ LEAST_POSTGRES = 15
 SOCKET_BYTES = 108
 """A unix socket's path has less."""
 WARN_SKEW_S, MAX_SKEW_S = 10.0, 60.0
-"""The service refuses a host whose clock is wrong by more than the latter."""
-HELLO_S = 5.0
-"""The service gets this long to tell the time."""
+"""Leases of the service's processes outlast the former, and no longer the latter."""
+HEALTH_S = 5.0
+"""The service gets this long to answer."""
 VERSION_S = 30.0
 LOCAL = ("localhost", "127.0.0.1", "::1")
 SQLITE = "gonogo.sqlite"
@@ -377,7 +377,7 @@ def _own_port(host: str, port: int) -> Result:
             why = str(problem)
     place = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
     try:
-        status = httpx.get(f"http://{place}:{port}/healthz", timeout=HELLO_S).status_code
+        status = httpx.get(f"http://{place}:{port}/healthz", timeout=HEALTH_S).status_code
     except httpx.HTTPError:
         status = None
     if status in (200, 421):  # 421: it lives, and its GONOGO_HOSTS lacks this name
