@@ -190,7 +190,7 @@ def test_a_server_without_a_url_is_no_trouble() -> None:
 
 
 def test_a_port_of_another_program_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "HELLO_S", 0.5)  # this one never answers
+    monkeypatch.setattr(doctor, "HEALTH_S", 0.5)  # this one never answers
     with socket.create_server(("127.0.0.1", 0)) as listener:
         finding = finding_of("address", port=str(listener.getsockname()[1]))
     assert finding.state == "fail"
