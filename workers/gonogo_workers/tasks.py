@@ -21,12 +21,12 @@ from gonogo.spec.test_spec import TestSpec
 from gonogo.workloads import check_build
 from gonogo_workers import queue
 from gonogo_workers.attempts.attempt import Attempt, DeviceContext, Outcome
+from gonogo_workers.attempts.heartbeat import Heartbeat
 from gonogo_workers.devices.discovery import Device
 from gonogo_workers.executors import builds_file
 from gonogo_workers.executors.registry import ExecutorSpec
 from gonogo_workers.messages.chunk import Chunk
 from gonogo_workers.server.client import Away, Refused, Server
-from gonogo_workers.server.heartbeat import Heartbeat
 
 log = logging.getLogger(__name__)
 

@@ -24,6 +24,7 @@ from gonogo.kernels import registry as kernels
 from gonogo.settings import Settings
 from gonogo_workers import queue
 from gonogo_workers.attempts.attempt import DeviceContext
+from gonogo_workers.attempts.heartbeat import Heartbeat, Vitals
 from gonogo_workers.claims import Claims, claim
 from gonogo_workers.devices import locks
 from gonogo_workers.devices.health_monitor import DeviceHealthMonitor, canary_of
@@ -36,7 +37,6 @@ from gonogo_workers.executors.threads import Threads
 from gonogo_workers.messages.consumed_queues import QueueConsumer
 from gonogo_workers.served_devices import ServedDevices, one_executor_each
 from gonogo_workers.server.client import Answer, Server
-from gonogo_workers.server.heartbeat import Heartbeat, Vitals
 from gonogo_workers.server.host_file import CurrentHost
 from gonogo_workers.server.sender import Sender
 from gonogo_workers.serving import Worker

@@ -70,8 +70,8 @@ PROBLEM_TYPES = {
         ProblemType(
             "quota",
             (422, 429),
-            "the token's quota is used up; `field` names it, `limit` its size. Or a host has all the "
-            "devices or workers that it may have",
+            "the token's quota is used up; `field` names it, `limit` its size. Or a host has all "
+            "the devices or workers that it may have",
         ),
         ProblemType("read-timeout", (503,), "the read took too long: ask for less"),
         ProblemType("removed", (410,), "retention has removed the results or artifacts"),

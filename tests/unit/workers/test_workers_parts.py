@@ -18,6 +18,7 @@ from gonogo.pytest_plugin.lines import Outcome
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.results.batch import Batch
 from gonogo_workers.attempts.attempt import Attempt, DeviceContext
+from gonogo_workers.attempts.heartbeat import Vitals
 from gonogo_workers.devices.discovery import Device
 from gonogo_workers.executors import host, registry
 from gonogo_workers.executors.base import KernelError, check_outputs, output_shapes, shaped_inputs
@@ -28,7 +29,6 @@ from gonogo_workers.messages import rows
 from gonogo_workers.messages.batches import Batches
 from gonogo_workers.reports import dumps
 from gonogo_workers.reports.exchange import read_reports
-from gonogo_workers.server.heartbeat import Vitals
 
 
 def test_a_kernel_s_link_is_not_followed(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from gonogo.errors import InfrastructureError, in_words
 from gonogo.judging.inputs import generate, quantise
 from gonogo.spec.test_spec import TestSpec
+from gonogo_workers.attempts.heartbeat import Vitals
 from gonogo_workers.attempts.lost_child import ChildLost, Hang
 from gonogo_workers.attempts.pipeline import HAND_BACK_GRACE_S
 from gonogo_workers.attempts.reference import References
@@ -42,7 +43,6 @@ from gonogo_workers.executors.threads import Threads
 from gonogo_workers.messages.batches import Batches
 from gonogo_workers.messages.chunk import Chunk, Work
 from gonogo_workers.messages.rows import Place, failed
-from gonogo_workers.server.heartbeat import Vitals
 from gonogo_workers.server.sender import Sender
 
 log = logging.getLogger(__name__)

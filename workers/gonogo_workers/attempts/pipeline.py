@@ -29,6 +29,7 @@ from gonogo.judging.replayed import undecided
 from gonogo.spec.selections import AnyTest
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.attempts.evidence import Artifact, Evidence, of_seed
+from gonogo_workers.attempts.heartbeat import Vitals
 from gonogo_workers.attempts.lost_child import ChildLost, Hang
 from gonogo_workers.executors.base import (
     FloatArray,
@@ -48,7 +49,6 @@ from gonogo_workers.messages import rows
 from gonogo_workers.messages.batches import Batches
 from gonogo_workers.messages.chunk import Chunk, Work
 from gonogo_workers.messages.rows import Place, Row
-from gonogo_workers.server.heartbeat import Vitals
 
 log = logging.getLogger(__name__)
 

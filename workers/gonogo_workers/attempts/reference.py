@@ -23,6 +23,7 @@ from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import SeedJudgement
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.attempts.evidence import Artifact
+from gonogo_workers.attempts.heartbeat import Vitals
 from gonogo_workers.attempts.pipeline import Pipeline
 from gonogo_workers.devices.locks import HeldDevice
 from gonogo_workers.executors.base import (
@@ -44,7 +45,6 @@ from gonogo_workers.executors.threads import Threads
 from gonogo_workers.messages.batches import Batches
 from gonogo_workers.messages.chunk import Chunk, Work
 from gonogo_workers.messages.rows import Place, failed
-from gonogo_workers.server.heartbeat import Vitals
 
 log = logging.getLogger(__name__)
 

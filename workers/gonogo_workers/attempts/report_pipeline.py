@@ -21,6 +21,7 @@ from gonogo.spec.selections import AnyTest, Selection
 from gonogo_workers.attempts import report_stages
 from gonogo_workers.attempts.evidence import Evidence
 from gonogo_workers.attempts.gauge_pipeline import GaugePipeline
+from gonogo_workers.attempts.heartbeat import Vitals
 from gonogo_workers.attempts.lost_child import ChildLost, Hang
 from gonogo_workers.attempts.pipeline import AHEAD, Item, Pipeline
 from gonogo_workers.attempts.report_evidence import JudgedArrays, ReportEvidence
@@ -38,7 +39,6 @@ from gonogo_workers.reports import rows as report_rows
 from gonogo_workers.reports.dumps import Dump
 from gonogo_workers.reports.exchange import read_reports, request
 from gonogo_workers.reports.rows import LOST, Report
-from gonogo_workers.server.heartbeat import Vitals
 
 log = logging.getLogger(__name__)
 
