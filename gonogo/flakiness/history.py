@@ -60,7 +60,7 @@ class Change:
     at: str
     """The name of the point"""
     between: tuple[str, str]
-    """Those of the ends of the interval"""
+    """The names of the points at the ends of the interval"""
     place: int
     low: int
     high: int

@@ -29,7 +29,7 @@ class Step:
     alarms: MeasuredRate
     misses: MeasuredRate
     note: str = ""
-    """What the tolerance is, where it has a name."""
+    """The name of the tolerance, where it has one."""
 
 
 @dataclass(frozen=True)

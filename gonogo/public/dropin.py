@@ -405,8 +405,8 @@ def tensor_pairs(actual: Any, expected: Any, label: str) -> list[tuple[str, Any,
     """
     if isinstance(actual, Mapping) and isinstance(expected, Mapping):
         if actual.keys() != expected.keys():
-            names, wanted = (", ".join(map(str, side)) for side in (actual, expected))
-            raise AssertionError(f"the outputs differ: {names}; expected {wanted}")
+            names, expected_names = (", ".join(map(str, side)) for side in (actual, expected))
+            raise AssertionError(f"the outputs differ: {names}; expected {expected_names}")
         return [(str(key), actual[key], expected[key]) for key in actual]
     if all(
         isinstance(side, list | tuple) and any(hasattr(item, "shape") for item in side)

@@ -27,7 +27,7 @@ def parse(data: bytes) -> TestReport:
     results = fields.mapping(report.get("results"), "results")
     tests = documents.listed(results.get("tests"), "results.tests", MAX_CASES, " of tests")
     tool, place = (
-        found if isinstance(found := results.get(name), dict) else {}
+        section if isinstance(section := results.get(name), dict) else {}
         for name in ("tool", "environment")
     )
     name, version = documents.text(tool.get("name"), 200), documents.text(tool.get("version"), 100)

@@ -188,7 +188,7 @@ def number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:
-        found = float(value) if len(str(value)[:65]) <= 64 else math.nan
+        parsed = float(value) if len(str(value)[:65]) <= 64 else math.nan
     except (ValueError, OverflowError):
         return None
-    return found if math.isfinite(found) else None
+    return parsed if math.isfinite(parsed) else None

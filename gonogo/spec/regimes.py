@@ -229,8 +229,8 @@ _VECTOR: dict[str, Any] = {"regime": "uniform", "low": 0.0, "high": 1.0}
 def _defaults(kernel: Kernel) -> dict[str, dict[str, Any]]:
     """Return the regime of each tensor of floats that a test doesn't name."""
     plain = {name: _ROWS if kernel.has_rows(name) else _VECTOR for name in kernel.drawn_floats}
-    own = {name: Regime(**regime).completed(1, "") for name, regime in kernel.regimes.items()}
-    return plain | {name: regime for name, regime in own.items() if name in plain}
+    declared = {name: Regime(**regime).completed(1, "") for name, regime in kernel.regimes.items()}
+    return plain | {name: regime for name, regime in declared.items() if name in plain}
 
 
 def _top(kernel: Kernel) -> list[str]:

@@ -183,8 +183,8 @@ class Edge:
             is_ours = visit.headers.get("sec-fetch-site", "none") in {"none", "same-origin"}
             source = "other sites"
         else:
-            ours = {self.origin, f"http://{visit.host}", f"https://{visit.host}"}
-            is_ours, source = origin.lower() in ours, repr(origin[:100])
+            own_origins = {self.origin, f"http://{visit.host}", f"https://{visit.host}"}
+            is_ours, source = origin.lower() in own_origins, repr(origin[:100])
         if not is_ours:
             detail = f"Requests that change data are not allowed from {source}."
             raise Problem(403, detail, slug="origin")

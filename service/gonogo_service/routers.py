@@ -62,4 +62,4 @@ def routers() -> list[APIRouter]:
     nouns = (*jobs_and_results, *tests_and_suites, *fleet_and_ci)
     named = [*(noun.router for noun in nouns), devices.workers_router]
     rooms.modules("api")
-    return [*named, *(noun.router for noun in Resource.made if noun.router not in named)]
+    return [*named, *(noun.router for noun in Resource.registered if noun.router not in named)]

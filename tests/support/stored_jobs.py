@@ -78,7 +78,7 @@ def new(
 
 
 def together(explanation: str, **changes: Any) -> SuspectSeeds:
-    """What all seeds of a job say of dx together."""
+    """Return the status of a job whose seeds together give dx this explanation."""
     dx = PooledOutput(Explanation(explanation), 2, "", [], None)
     status = SuspectSeeds(
         seeds=[],

@@ -129,9 +129,11 @@ class Runner:
         target = body.get("target")
         self._ran.append(attempt_id)
         device = context.device
-        mine = {"executor": context.executor, "arch": device.arch, "board": device.board}
-        if body.get("attempt") != attempt_id or target != mine:
-            log.warning("attempt %s is for %s, and this worker has %s", attempt_id, target, mine)
+        own_target = {"executor": context.executor, "arch": device.arch, "board": device.board}
+        if body.get("attempt") != attempt_id or target != own_target:
+            log.warning(
+                "attempt %s is for %s, and this worker has %s", attempt_id, target, own_target
+            )
             return None
         return body
 

@@ -48,10 +48,10 @@ class Libraries:
     def prepare(self, chosen: Sequence[Run], left_out: list[str]) -> Iterator[Run]:
         """Run the libraries, each in one process; yield what has outputs."""
         cases = {case_of(run) for run in chosen}
-        wanted: dict[tuple[Case, int, str], libraries.Run] = {}
+        requested: dict[tuple[Case, int, str], libraries.Run] = {}
 
         def want(row: Row, code: str, case: Case) -> None:
-            wanted[case, id(row), code] = libraries.Run(row, code, case)
+            requested[case, id(row), code] = libraries.Run(row, code, case)
 
         for run in chosen:
             if not run.kernel.startswith(NUMPY):
@@ -62,7 +62,7 @@ class Libraries:
                 for regime in REGIMES:
                     if (case := Case.of(row, form, regime)) in cases:
                         want(row, row.code, _same(case))
-        for done, result in libraries.results(list(wanted.values())):
+        for done, result in libraries.results(list(requested.values())):
             self._outputs[done.case, done.row.library, done.code] = result.outputs
             if done.is_right:
                 self._note(done.case, result.outputs)

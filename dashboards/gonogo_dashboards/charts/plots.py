@@ -88,8 +88,8 @@ def choose(outputs: Mapping[str, Tally], *requested: str | None) -> str:
 
 def worst_first(outputs: Mapping[str, Tally]) -> list[str]:
     """Sort outputs by the worst verdict, then the largest rounding ratio, then the name."""
-    found = words.ordered({word for tally in outputs.values() for word in tally.counts})
-    order = {verdict: rank for rank, verdict in enumerate(found)}
+    verdicts = words.ordered({word for tally in outputs.values() for word in tally.counts})
+    order = {verdict: rank for rank, verdict in enumerate(verdicts)}
 
     def place(name: str) -> tuple[int, float, str]:
         tally = outputs[name]

@@ -96,7 +96,7 @@ def days(hours: Sequence[Hour], since: datetime, now: datetime, *, began: dateti
         work=_work(work_days),
         canary_count=sum(outcomes.values()),
         canaries=_canaries(outcomes),
-        series=tuple(each for each in series if each.readings),
+        series=tuple(one_series for one_series in series if one_series.readings),
     )
 
 
@@ -142,7 +142,7 @@ def _series(metric: str, hours: Sequence[Hour]) -> Series:
     readings = tuple(Reading(timestamp(hour.start), *hour.telemetry[metric]) for hour in measured)
     if not readings:
         return Series(metric, name, unit, (), "")
-    low, high = min(each.low for each in readings), max(each.high for each in readings)
+    low, high = min(reading.low for reading in readings), max(reading.high for reading in readings)
     lies = words.number(low) if low == high else f"{words.number(low)} to {words.number(high)}"
     text = f"{lies} {unit} in {words.count(len(readings), 'hour')} with work"
     starts = pairwise(hour.start for hour in measured)

@@ -109,7 +109,7 @@ def device(
     began = max(since, row.first_heard_at)
     changes, whole = stored_history.changes(session, device_id, since=health_since)
     ran = stored_history.recent_jobs(session, row.device, limit=RECENT_JOBS)
-    entries = entry_names.latest(session, {each.test_key for each in ran})
+    entries = entry_names.latest(session, {job.test_key for job in ran})
     days = activity.days(periods.hours(session, row.device, since=since), since, now, began=began)
     dated = axis_changes.since(session, began, device_id)
     history = tuple(_history(entry, now) for entry in store.history(session, device_id))
@@ -125,7 +125,7 @@ def device(
             whole=whole,
         ),
         days=days,
-        jobs=tuple(job_line(each, now, entries.get(each.test_key)) for each in ran),
+        jobs=tuple(job_line(job, now, entries.get(job.test_key)) for job in ran),
         history=history,
         whole=len(history) < store.HISTORY,
         range=period,

@@ -71,13 +71,13 @@ def fleet(
 
     `flagged` are their names and sentences.
     """
-    found = [trouble for line in lines if (trouble := _trouble(line, now)) is not None]
+    troubles = [trouble for line in lines if (trouble := _trouble(line, now)) is not None]
     several = len({line.host for line in lines}) > 1
     states = Counter(line.state for line in lines)
     numbers = ", ".join(f"{states[state]} {state}" for state in LETTERS if states[state])
     return Fleet(
         tuple(_cell(line, several) for line in lines),
-        tuple(sorted(found, key=lambda trouble: WORST_FIRST.index(trouble.verdict))),
+        tuple(sorted(troubles, key=lambda trouble: WORST_FIRST.index(trouble.verdict))),
         tuple(Trouble(host, urls.devices(), "suspect", sentence) for host, sentence in flagged),
         f"{words.count(len(lines), 'device')}: {numbers}" if lines else "No devices yet.",
         len(lines) <= ROOMY,

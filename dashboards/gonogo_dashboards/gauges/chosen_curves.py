@@ -87,10 +87,13 @@ def _chosen(
     """Return the requested window, else that of the test's own comparator, else one that works."""
     by_name = {str(window): window for window in windows}
     declared = [for_output(test.get("tolerance", {}), name) for name in windows[0].outputs]
-    own = [str(comparator) for one in declared if one for comparator in _comparators(one)]
+    declared_names = [
+        str(comparator) for one in declared if one for comparator in _comparators(one)
+    ]
     working = [name for name, window in by_name.items() if window.works]
     return next(
-        (by_name[name] for name in (requested, *own, *working) if name in by_name), windows[0]
+        (by_name[name] for name in (requested, *declared_names, *working) if name in by_name),
+        windows[0],
     )
 
 

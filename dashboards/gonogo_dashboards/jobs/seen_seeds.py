@@ -19,9 +19,8 @@ from gonogo_dashboards.jobs.seed_grid import GridView
 from gonogo_dashboards.kit import arithmetic_view, commands
 from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
 from gonogo_dashboards.kit.cache import LRUCache
-from gonogo_service.jobs import selection_tests
 from gonogo_service.jobs.model import JobRow
-from gonogo_service.results import arithmetics, flips, tallies, worst
+from gonogo_service.results import arithmetics, flips, selection_tests, tallies, worst
 from gonogo_service.results.model import WHOLE
 from gonogo_service.results.seeds import StoredSeed
 

@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo.spec.selections import KERNEL
 from gonogo_dashboards.kit.outcomes import OutcomeCount, outcomes
-from gonogo_service.jobs import selection_tests
 from gonogo_service.jobs.model import JobRow
+from gonogo_service.results import selection_tests
 
 PAGE = 100
 """Tests of a page; the others are a click away. A run may have 20,000."""

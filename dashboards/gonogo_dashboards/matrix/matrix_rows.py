@@ -91,8 +91,8 @@ def rows_of(session: Session, tests: Sequence[TestSpecRow], place: Place) -> tup
         url = urls.history(key, {"branch": place.branch, "arch": arch, "board": board})
         about = shape_of(form), tolerance_of(form), details_of(form, entries.get(key))
         cells = tuple(
-            _cell(found, name, url + end)
-            if (found := by_cell.get(CellPlace(key, arch, board, name)))
+            _cell(seeds, name, url + end)
+            if (seeds := by_cell.get(CellPlace(key, arch, board, name)))
             else None
             for name, end in ends
         )

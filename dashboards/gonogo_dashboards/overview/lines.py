@@ -100,17 +100,19 @@ def flag_kinds(
     kinds: Sequence[OpenFlags], now: datetime, entries: Mapping[str, str]
 ) -> tuple[FlagKindLine, ...]:
     """Return the open flags by kind; entries: suites' names for their tests."""
-    shown = [(each, each.flag) for kind in kinds for each in kind.latest]
+    shown = [(shown_flag, shown_flag.flag) for kind in kinds for shown_flag in kind.latest]
     listed = [
-        Listed(each.test, entries.get(flag.test_key), place=Variant.of(flag).place)
-        for each, flag in shown
+        Listed(shown_flag.test, entries.get(flag.test_key), place=Variant.of(flag).place)
+        for shown_flag, flag in shown
     ]
     items: dict[str, list[FlagLine]] = {}
-    for (each, flag), label in zip(shown, labels(listed), strict=True):
+    for (shown_flag, flag), label in zip(shown, labels(listed), strict=True):
         entry = entries.get(flag.test_key)
-        line = flag_page.line(flag, each.test, now, each.newest_build, entry)
+        line = flag_page.line(flag, shown_flag.test, now, shown_flag.newest_build, entry)
         label = label or f"{line.kernel} {line.shape}"
-        items.setdefault(flag.kind, []).append(FlagLine(**vars(line), label=label, gone=each.gone))
+        items.setdefault(flag.kind, []).append(
+            FlagLine(**vars(line), label=label, gone=shown_flag.gone)
+        )
     return tuple(
         FlagKindLine(
             kind=flags.kind.value,
@@ -192,7 +194,7 @@ def needs(
         urls.jobs({"verdict": verdict, ranges.PARAMETER: "1d"}),
     )
     trouble = "error", "#trouble"
-    found = (
+    candidates = (
         ("hollow", hollow, ("hollow pass", "hollow passes"), "pass_by_tolerance", "#flagged"),
         ("red", red.value, ("red test",), "fail", red.url),
         ("failures", night.new, ("new failure",), "fail", "#night"),
@@ -205,7 +207,7 @@ def needs(
     )
     return tuple(
         Need(what, count, words.count(count, *noun), verdict, url)
-        for what, count, noun, verdict, url in found
+        for what, count, noun, verdict, url in candidates
         if count
     )
 

@@ -123,7 +123,7 @@ def overview(
     ended_jobs = latest.latest_jobs(session, latest.FINAL_STATES, RECENT)
     unseen, acknowledged = attention.open_flags(session, latest=EACH_KIND)
     keys = {job.test_key for job in (*open_jobs, *ended_jobs)}
-    keys |= {each.flag.test_key for kind in unseen for each in kind.latest}
+    keys |= {shown_flag.flag.test_key for kind in unseen for shown_flag in kind.latest}
     entries = entry_names.latest(session, keys)
     running, recent = (
         tuple(job_line(job, now, entries.get(job.test_key)) for job in jobs)

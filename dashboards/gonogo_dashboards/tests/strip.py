@@ -104,16 +104,16 @@ def read(
     for metric in METRICS if selected else METRICS[:1] if close else METRICS[1:]:
         of_metric = output, metric
         if whole:
-            found = reads.marks(session, shown, *of_metric, more)
+            plotted = reads.marks(session, shown, *of_metric, more)
         else:
-            found = reads.worst_marks(session, columns, *of_metric, WORST_MARKS, sums, more)
-        if any(seed.value is not None for seed in found):
+            plotted = reads.worst_marks(session, columns, *of_metric, WORST_MARKS, sums, more)
+        if any(seed.value is not None for seed in plotted):
             break
     else:
         return None
     place = {job.id: number for number, of_build in enumerate(columns) for job in of_build}
     seeds: list[list[Mark]] = [[] for _ in columns]
-    for seed in found:
+    for seed in plotted:
         seeds[place[seed.job]].append(seed)
     placed = [placed_of(number, some, comparing) for number, some in enumerate(seeds)]
     marks = [mark for of_column, _ in placed for mark in of_column]

@@ -49,7 +49,7 @@ _ALL_OF = re.compile(r" (\d+) of \1 \(100%[^)]*\)(?! seeds)")
 
 
 class VariantPage:
-    """What a page shows of a variant that ran."""
+    """The parts of a page about a variant that ran."""
 
     def __init__(
         self,

@@ -113,18 +113,18 @@ def step(session: Session, bisection_id: str, settings: Settings, now: datetime)
 def _conclude(
     session: Session, bisection: BisectionRow, searches: Sequence[_Search], now: datetime
 ) -> None:
-    found = [
+    located = [
         findings.found_change(session, bisection, search.track, search.state, search.builds)
         for search in searches
         if search.state.located
     ]
-    found.sort(key=lambda change: (change.place, change.track))
+    located.sort(key=lambda change: (change.place, change.track))
     is_untestable = any(
         search.is_whole and search.state.stage is Stage.untestable for search in searches
     )
-    conclusion = "found" if found else "untestable" if is_untestable else "no_change"
-    words = findings.answer(conclusion, found)
-    _end(session, bisection, conclusion=conclusion, words=words, findings=found, now=now)
+    conclusion = "found" if located else "untestable" if is_untestable else "no_change"
+    words = findings.answer(conclusion, located)
+    _end(session, bisection, conclusion=conclusion, words=words, findings=located, now=now)
 
 
 def _fail(session: Session, bisection: BisectionRow, words: str, error: str, now: datetime) -> None:

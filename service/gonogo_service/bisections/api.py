@@ -179,7 +179,7 @@ def submit(
     """
 
     def make(session: Session) -> BisectionAccepted:
-        bisection = _made(context, session, body, who.name)
+        bisection = _stored(context, session, body, who.name)
         audit.record(
             session,
             actor=who.actor,
@@ -196,11 +196,11 @@ def submit(
 def validate(context: Ctx, who: Submitter, body: BisectionIn) -> Checked:
     """Make all checks of `POST /bisections` without creating a bisection."""
     with undone(context) as session, quotas.guard(session, context.settings, who.name):
-        _made(context, session, body, who.name)
+        _stored(context, session, body, who.name)
     return Checked(valid=True)
 
 
-def _made(context: Context, session: Session, body: BisectionIn, owner: str) -> BisectionRow:
+def _stored(context: Context, session: Session, body: BisectionIn, owner: str) -> BisectionRow:
     """Store a bisection; the background creates its probes. Raises FieldError."""
     common = body.model_dump(
         mode="json", include={"test", "labels", "commit", *JobOptions.model_fields}

@@ -116,5 +116,5 @@ def kind_of(track: Signal, change: BuildChange, *, better: bool) -> ChangeKind:
 
 def answer(conclusion: str, findings: Sequence[FoundChange]) -> str:
     """Return the answer in one line."""
-    found = "; ".join(dict.fromkeys(finding.words for finding in findings))
-    return _CONCLUSIONS.get(conclusion, found)
+    sentences = "; ".join(dict.fromkeys(finding.words for finding in findings))
+    return _CONCLUSIONS.get(conclusion, sentences)

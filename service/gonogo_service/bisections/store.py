@@ -199,8 +199,8 @@ def finish(
 def positions(session: Session, ids: Collection[str]) -> dict[str, Position]:
     """Return each bisection's position, its version: the streams of the API poll it."""
     row = BisectionRow
-    found = session.execute(select(row.id, row.version, row.state).where(row.id.in_(ids)))
-    return {id_: Position(version, state.final) for id_, version, state in found}
+    positioned = session.execute(select(row.id, row.version, row.state).where(row.id.in_(ids)))
+    return {id_: Position(version, state.final) for id_, version, state in positioned}
 
 
 def after(session: Session, bisection_id: str, version: int) -> list[Event[BisectionProgress]]:

@@ -64,11 +64,11 @@ def bisect(
     if (shape is None and not chosen) or (builds is None) == (branch is None):
         raise typer.BadParameter("either --builds or --branch is needed, and --shape for a kernel")
     is_selection = shape is None or chosen
-    asked = selections.from_flags(suite, words) if is_selection else test.test(shape or "")
+    test_body = selections.from_flags(suite, words) if is_selection else test.test(shape or "")
     names = None if builds is None else [name.strip() for name in builds.split(",")]
     series = {"builds": names, "branch": branch, "first": first, "last": last}
     body: dict[str, Any] = {
-        "test": asked,
+        "test": test_body,
         "target": {"executor": executor, "arch": arch, "board": board},
         "expect": expect.value,
         "several": several,
@@ -127,9 +127,9 @@ def _tell(bisection: Mapping[str, Any], page: str) -> None:
     counts = f"{bisection['runs']} runs of {len(bisection['builds'])} builds"
     lines = [f"{bisection['words'] or bisection['state']} ({counts})"]
     lines += [
-        f"  {found['before']} to {found['build']}, by {found['track']}:"
-        f" {found['comparison']['words']}"
-        for found in bisection["findings"]
+        f"  {change['before']} to {change['build']}, by {change['track']}:"
+        f" {change['comparison']['words']}"
+        for change in bisection["findings"]
     ]
     if bisection["error"]:
         lines.append(f"error: {bisection['error']}")

@@ -69,8 +69,8 @@ def list_devices(context: Ctx, _who: Reader) -> Page[DeviceRow]:
 def shown(session: Session, device_id: str, **options: Any) -> Any:
     """Return a device with its history. Raises Problem 404 where there is none."""
     row = require(store.look(session, device_id, **options), "device", device_id)
-    found = values(DeviceWithHistory, row, history=store.history(session, device_id))
-    return DeviceWithHistory.model_validate(found)
+    attributes = values(DeviceWithHistory, row, history=store.history(session, device_id))
+    return DeviceWithHistory.model_validate(attributes)
 
 
 @router.get("/devices/{device_id}", summary="Show a device", response_model=DeviceWithHistory)

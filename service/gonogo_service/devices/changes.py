@@ -149,10 +149,10 @@ def _announce(
     session: Session, row: DeviceRow, before: DeviceHealth, actor: str, *, now: datetime
 ) -> None:
     type_ = "device.health_changed"
-    told = {"before": before.value, "after": row.health.value}
-    detail = {"device": row.device, **told, "reason": row.reason}
+    healths = {"before": before.value, "after": row.health.value}
+    detail = {"device": row.device, **healths, "reason": row.reason}
     audit.record(session, actor=actor, action=type_, subject=row.id, detail=detail)
-    payload = {"device": row.id, "version": row.version, **told}
+    payload = {"device": row.id, "version": row.version, **healths}
     outbox.add(session, type_, f"{type_}:{row.id}:{row.version}", payload, now=now)
 
 

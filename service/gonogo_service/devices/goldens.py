@@ -117,7 +117,10 @@ def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> Repor
         before = Golden(golden_row.digest, *givers)
     finding = golden.judge(
         before,
-        [CanaryResult(each.device, given.digest, given.since, given.at) for each, given in rows],
+        [
+            CanaryResult(device_row.device, given.digest, given.since, given.at)
+            for device_row, given in rows
+        ],
     )
     known = finding.golden
     assert known is not None

@@ -19,7 +19,7 @@ What = Literal["health", "state", "drain", "firmware"]
 
 
 class Heard:
-    """What sends heartbeats; after a while without one it is offline."""
+    """A sender of heartbeats; after a while without one it is offline."""
 
     attempt: Mapped[str | None] = mapped_column(IdType)
     first_heard_at: Mapped[datetime]

@@ -117,9 +117,9 @@ def orders(session: Session, *, host: str) -> dict[str, dict[str, Any]]:
             else "drain"
             if drained
             else "work",
-            "asked": asked,
+            "asked": test_requests,
         }
-        for device, health, drained, asked in rows
+        for device, health, drained, test_requests in rows
     }
 
 

@@ -53,7 +53,7 @@ class Device(BaseModel, strict=True):
 
 
 class Heartbeat(BaseModel, strict=True):
-    """What a worker says of itself every few seconds."""
+    """The status that a worker reports every few seconds."""
 
     worker: Label
     device: Label | None = None

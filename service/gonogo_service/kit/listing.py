@@ -67,10 +67,10 @@ class Listing(Generic[R]):
         if cursor is not None:
             query = query.where(self.key < cursor if self.by_id else self.key > cursor)
         query = query.order_by(self.key.desc() if self.by_id else self.key)
-        found = [*session.scalars(query), *self._unstored(filters, cursor)]
+        rows = [*session.scalars(query), *self._unstored(filters, cursor)]
         if not self.by_id:
-            found.sort(key=self.key_of)
-        return Page.cut(found, limit, self.key_of)
+            rows.sort(key=self.key_of)
+        return Page.cut(rows, limit, self.key_of)
 
     def get(self, session: Session, key: str, *, lock: bool = False) -> R | None:
         """Return the row of this key, which is in use; None if there is none."""

@@ -38,7 +38,7 @@ from gonogo_service.kit.problems import BadField
 
 
 class Context(Protocol):
-    """What a resource needs of the app's resources."""
+    """The sessions and other means of the app that a resource needs."""
 
     def session(self) -> AbstractContextManager[Session]:
         """Open a write transaction."""
@@ -122,9 +122,9 @@ def undone(context: Context) -> Iterator[Session]:
 
 
 class Resource(Listing[R]):
-    """A noun of the API, and the table of its rows; `made` are all of them."""
+    """A noun of the API, and the table of its rows; `registered` lists all resources."""
 
-    made: ClassVar[list[Resource[Any]]] = []
+    registered: ClassVar[list[Resource[Any]]] = []
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class Resource(Listing[R]):
         self._show = show or _the_row
         self._show_line = show_line or (self._show if line is None else _the_row)
         self._audited, self.has_one = audited, has_one
-        Resource.made.append(self)
+        Resource.registered.append(self)
         self._add_list()
         if has_one:
             self._add_show()
@@ -210,16 +210,16 @@ class Resource(Listing[R]):
         ) -> Any:
             def make(session: Session) -> idempotency.Answer:
                 act = Act(context, session, _who)
-                made = function(act, body)
-                row = made.row if isinstance(made, Same) else made
+                outcome = function(act, body)
+                row = outcome.row if isinstance(outcome, Same) else outcome
                 session.flush()
-                if row is made:
+                if row is outcome:
                     detail = {name: getattr(row, name) for name in self._audited}
                     self._audit(act, verb, row, detail or _sent(body))
                 shown = self.answer.model_validate(self._show(context, session, row))
                 content = shown.model_dump(mode="json", by_alias=True)
                 address = f"{API}{self.noun.address}/{self.key_of(row)}"
-                return 201 if row is made else 200, content, {"Location": address}
+                return 201 if row is outcome else 200, content, {"Location": address}
 
             return idempotency.once(context, request, _who, key, _sent(body), make)[0]
 

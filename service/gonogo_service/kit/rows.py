@@ -61,8 +61,8 @@ def extended_answer(
     for key, given in more.items():
         kind, text = given if isinstance(given, tuple) else (given, None)
         fields[key] = (kind, Field(description=text))
-    made: type[Answer] = create_model(name, __base__=Answer, __doc__=row.__doc__, **fields)
-    return made
+    answer: type[Answer] = create_model(name, __base__=Answer, __doc__=row.__doc__, **fields)
+    return answer
 
 
 def values(answer: type[BaseModel], row: object, **more: Any) -> dict[str, Any]:

@@ -138,11 +138,11 @@ def _check_sqlite(path: Path) -> None:
     with path.open("rb") as file:
         if file.read(16) != b"SQLite format 3\0":
             raise JobError(refusal)
-    ours = "SELECT name FROM sqlite_master WHERE name = 'alembic_version'"
+    version_table = "SELECT name FROM sqlite_master WHERE name = 'alembic_version'"
     try:
         with closing(sqlite3.connect(path)) as given:
             (trouble,) = given.execute("PRAGMA quick_check(1)").fetchone()
-            is_ours = given.execute(ours).fetchone() is not None
+            is_ours = given.execute(version_table).fetchone() is not None
     except sqlite3.DatabaseError as problem:
         trouble, is_ours = str(problem), True
     if trouble != "ok":

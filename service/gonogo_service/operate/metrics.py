@@ -179,7 +179,9 @@ def _devices(rows: Iterable[DeviceRow], limit: datetime) -> State:
     for row in rows:
         state = row.state_at(limit)
         devices[state, row.health] += 1
-        healths |= {(row.device, row.board, each): each is row.health for each in DeviceHealth}
+        healths |= {
+            (row.device, row.board, health): health is row.health for health in DeviceHealth
+        }
         drained[row.device] = row.drained
         celsius = None if row.telemetry is None else row.telemetry.temperature_c
         if celsius is not None and state is not DeviceState.offline:

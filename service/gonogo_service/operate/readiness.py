@@ -18,7 +18,7 @@ from gonogo_service.kit.problems import Problem, entry
 from gonogo_service.operate import schema
 
 KEPT_S = 1.0
-"""What a check found ready answers the probes of this time; what isn't ready is never kept."""
+"""Probes within this time get the last answer, if it was ready; any other is checked again."""
 PATIENCE_S = 2.0
 """A check that runs for longer isn't ready: a frozen database never answers."""
 _log = structlog.get_logger("gonogo.service")

@@ -113,10 +113,10 @@ def by_host_token(context: Context, text: str) -> Principal | Refusal:
 def by_cookie(context: Context, cookie: str) -> Principal | None:
     """Return the principal of a session cookie; None if the session has ended."""
     with context.reading() as session:
-        found = tokens.login_by_hash(session, context.keys.digest("session", cookie))
-    if found is None:
+        login_and_token = tokens.login_by_hash(session, context.keys.digest("session", cookie))
+    if login_and_token is None:
         return None
-    login, token = found
+    login, token = login_and_token
     _touch(context, token)
     return _principal("session", token, login.id, login.csrf)
 

@@ -70,7 +70,10 @@ class LivePrincipals:
         async with self._checking:
             now = asyncio.get_running_loop().time()
             if now - self._checked_at >= self._check_s:
-                tokens, logins = ([of for kind, of in self._open if kind == each] for each in KINDS)
+                tokens, logins = (
+                    [id_ for kind, id_ in self._open if kind == listed_kind]
+                    for listed_kind in KINDS
+                )
                 try:
                     alive = await to_thread.run_sync(self._living, tokens, logins)
                     self._ended = {open_ for open_ in self._open if open_[1] not in alive}

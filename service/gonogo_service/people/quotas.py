@@ -43,7 +43,7 @@ class Quota:
 
     @property
     def label(self) -> str:
-        """What it counts, in the plural."""
+        """Return the plural noun of the things that it counts."""
         return LABELS[self.name]
 
     @property

@@ -54,7 +54,7 @@ class Assessment:
     jobs: tuple[JobFacts, ...]
     """The jobs of the whole branch, newest first."""
     trends: Mapping[str, Any] = field(default_factory=dict)
-    """Of gonogo_service.tests.trends.to_store."""
+    """The stored form of the trends, from gonogo_service.tests.trends.to_store."""
 
     @property
     def variant(self) -> Variant:

@@ -150,8 +150,8 @@ def conclude(
         flags.upsert(session, finding, now=now)
     for flag_id, version, quiet_period in quiet:
         detail = quiet_period.detail
-        why, kept = str(detail.words), as_stored(detail)
-        flags.resolve(session, flag_id, version=version, why=why, detail=kept, now=now)
+        why, stored_detail = str(detail.words), as_stored(detail)
+        flags.resolve(session, flag_id, version=version, why=why, detail=stored_detail, now=now)
     return True
 
 
@@ -196,11 +196,11 @@ def get(session: Session, variant: Variant) -> AssessmentRow | None:
 
 def variants(session: Session, key: str) -> tuple[Variant, ...]:
     """Return the variants of a test, the one with the newest job first."""
-    found = variants_of(session, key)
-    if len(found) < 2:
-        return found
-    newest = {one: [job.id for job in jobs_of(session, one, limit=1)] for one in found}
-    return tuple(sorted(found, key=lambda one: (newest[one], one), reverse=True))
+    unsorted = variants_of(session, key)
+    if len(unsorted) < 2:
+        return unsorted
+    newest = {one: [job.id for job in jobs_of(session, one, limit=1)] for one in unsorted}
+    return tuple(sorted(unsorted, key=lambda one: (newest[one], one), reverse=True))
 
 
 def status(

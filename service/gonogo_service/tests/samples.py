@@ -86,8 +86,8 @@ def read(
 
     build: of this build only; None: of the whole branch. Newest means by job, then by arrival.
     """
-    found = jobs_of(session, variant, build=build, limit=jobs + 1)
-    return of_jobs(session, variant, found[:jobs], seeds=seeds, more_jobs=len(found) > jobs)
+    newest = jobs_of(session, variant, build=build, limit=jobs + 1)
+    return of_jobs(session, variant, newest[:jobs], seeds=seeds, more_jobs=len(newest) > jobs)
 
 
 def of_jobs(

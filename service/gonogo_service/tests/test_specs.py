@@ -137,17 +137,17 @@ def builds_of(session: Session, key: str) -> list[BuildResults]:
     """
     table, job = DailyRow, JobRow
     places = table.build, table.branch, table.build_sequence, table.output
-    found: dict[tuple[str, str, int], dict[str, Tally]] = {}
+    tallies: dict[tuple[str, str, int], dict[str, Tally]] = {}
     for (*place, output), tally in sums(session, table, places, table.test_key == key).items():
-        found.setdefault((*place,), {})[output] = tally
+        tallies.setdefault((*place,), {})[output] = tally
     finished = job.test_key == key, job.state == JobState.finished, COUNTED
     query = select(job.build, job.branch, job.build_sequence, job.id, job.finished_at)
     jobs: dict[tuple[str, str, int], list[tuple[str, datetime | None]]] = {}
     for *place, job_id, at in session.execute(query.where(*finished).order_by(job.id)):
         jobs.setdefault((*place,), []).append((job_id, at))
     results = []
-    for place in found.keys() | jobs.keys():
-        outputs = dict(found.get(place, {}))
+    for place in tallies.keys() | jobs.keys():
+        outputs = dict(tallies.get(place, {}))
         whole, of_build = outputs.pop(WHOLE, Tally()), jobs.get(place, [])
         last = of_build[-1] if of_build else (None, None)
         metrics = {name: dict(tally.metrics) for name, tally in outputs.items()}

@@ -1,4 +1,4 @@
-"""What is special about builds, flags, workers and tokens over HTTP."""
+"""The special behavior of builds, flags, workers and tokens over HTTP."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ WORK = {
     "PUT /attempts/{attempt}/results/{batch}",
     "POST /attempts/{attempt}:finish",
 }
-"""What hosts do all the time; what is refused of it is audited."""
+"""Requests that hosts send all the time; only refused ones are audited."""
 ACTIONS = {
     "DELETE /jobs/{job_id}": "job.deleted",
     "POST /jobs": "job.submitted",
@@ -97,7 +97,7 @@ def test_every_address_that_changes_something_has_its_entry(api: Api) -> None:
     }
     checks = {address for address in changing if address.endswith(":validate")}
     assert changing - checks - DELIVERIES - WORK == set(ACTIONS)
-    nouns = [resource.noun for resource in Resource.made]
+    nouns = [resource.noun for resource in Resource.registered]
     recorded = {
         f"{noun.one}.{verb.done}"
         for noun in nouns

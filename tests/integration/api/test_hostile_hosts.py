@@ -103,7 +103,7 @@ class Door:
             return session.scalar(select(DeviceRow.health).where(DeviceRow.device == device))
 
     def refused(self) -> dict[tuple[str, str], int]:
-        """What was held against whom so far."""
+        """Return the numbers of refused messages by (sender, reason)."""
         with self.api.context.reading() as session:
             return refused_messages.counts(session)
 

@@ -23,7 +23,7 @@ from suite_runs import SUITE
 
 assert MODELS
 assert routers()
-NOUNS = {resource.noun.name: resource for resource in Resource.made}
+NOUNS = {resource.noun.name: resource for resource in Resource.registered}
 RULE = {"events": ["push"], "repositories": ["lab/x"], "suites": ["nightly"]}
 BODIES: dict[str, list[dict[str, Any]]] = {
     "builds": [{"name": f"b{n}", "executor": "ttnn", "branch": "night"} for n in range(3)],
@@ -203,6 +203,6 @@ def test_no_answer_has_a_secret_column() -> None:
     by_name = {table.__name__.removesuffix("Row"): names for table, names in hidden.items()}
     for model in rows.Answer.__subclasses__():
         assert not by_name.get(model.__name__, frozenset()) & set(model.model_fields), model
-    for resource in Resource.made:
+    for resource in Resource.registered:
         for answer in (resource.answer, resource.line):
             assert not hidden[resource.row] & set(answer.model_fields), resource.noun.name

@@ -286,14 +286,14 @@ def test_changes_over_builds_are_found_and_named(shared: World) -> None:
             sequence=number,
             build=f"n{number}",
         )
-    kept = stored(shared, test).content["trends"]
-    (change,) = kept["builds"]["numbers"]["dx"]["changes"]
+    trends = stored(shared, test).content["trends"]
+    (change,) = trends["builds"]["numbers"]["dx"]["changes"]
     assert change["at"] == "n4"
-    assert kept["builds"]["numbers"]["dgamma"]["changes"] == []
+    assert trends["builds"]["numbers"]["dgamma"]["changes"] == []
     # green all the time: verdicts alone saw nothing
-    assert kept["builds"]["rates"]["changes"] == []
+    assert trends["builds"]["rates"]["changes"] == []
     today = datetime.now(UTC).date().isoformat()
-    assert [point["name"] for point in kept["days"]["points"]] == [today]
+    assert [point["name"] for point in trends["days"]["points"]] == [today]
 
 
 def iteration(number: int, outcome: str) -> dict[str, Any]:

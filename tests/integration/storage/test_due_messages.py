@@ -332,8 +332,8 @@ def test_two_copies_at_once_handle_each_message_once(core: BackgroundContext) ->
         for number in range(5):
             outbox.add(current, "job.finished", f"job.finished:{number}", {"number": number})
     copies = [threading.Thread(target=copy) for _ in range(2)]
-    for each in copies:
-        each.start()
-    for each in copies:
-        each.join(WAIT_S)
+    for thread in copies:
+        thread.start()
+    for thread in copies:
+        thread.join(WAIT_S)
     assert sorted(handled) == list(range(5))

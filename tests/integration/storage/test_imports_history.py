@@ -9,10 +9,11 @@ from gonogo.reports.rows import rows_of
 from gonogo.spec.builds import Build
 from gonogo.spec.selections import Selection
 from gonogo_service.flags import store as flags
-from gonogo_service.jobs import imports, selection_tests
+from gonogo_service.jobs import imports
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database import engine as engines
+from gonogo_service.results import selection_tests
 from gonogo_service.tests import test_specs
 from stored_histories import world
 

@@ -29,14 +29,18 @@ def state() -> metrics.State:
     """Return the state of a service that has some of everything."""
     queue, device = "ttnn.wormhole.n150", "lab-1/wormhole:0"
     given: metrics.State = {
-        "chunks": {(queue, each): 1 for each in ChunkState},
+        "chunks": {(queue, chunk_state): 1 for chunk_state in ChunkState},
         "queue_age_seconds": {queue: 1},
         "queue_workers": {queue: 1},
-        "devices": {(each, health): 1 for each in DeviceState for health in DeviceHealth},
+        "devices": {
+            (device_state, health): 1 for device_state in DeviceState for health in DeviceHealth
+        },
         "device_health": {(device, "n150", health): 1 for health in DeviceHealth},
         "device_drained": {device: 0},
         "device_temperature_celsius": {device: 45},
-        "messages_refused": {("lab-1", each): 1 for each in ("sender", "conflict", "signature")},
+        "messages_refused": {
+            ("lab-1", reason): 1 for reason in ("sender", "conflict", "signature")
+        },
         "duty_held": {"dispatcher": 1},
     }
     others = {family.name: family.words or [()] for family in metrics.FAMILIES}
@@ -45,10 +49,10 @@ def state() -> metrics.State:
 
 def api_metrics() -> metrics.Metrics:
     """Return the metrics of an API process that answered a few requests."""
-    made = metrics.Metrics(state, dict, lambda: 1)
+    api = metrics.Metrics(state, dict, lambda: 1)
     for status in (200, 304, 404, 503):
-        made.observe("GET", "/api/v1/jobs/{job_id}", status, 0.01)
-    return made
+        api.observe("GET", "/api/v1/jobs/{job_id}", status, 0.01)
+    return api
 
 
 def table() -> str:

@@ -113,8 +113,8 @@ def test_a_refused_batch_becomes_errors_of_its_seeds(
     assert (row["seed"], row["verdict"]) == (0, "error")
     assert "this can't be taken" in row["message"]
     assert second["rows"][0]["verdict"] == "pass"
-    [kept] = (tmp_path / "refused").iterdir()
-    assert json.loads(kept.read_bytes().partition(b"\n")[0])["path"].endswith("/results/0")
+    [refused_file] = (tmp_path / "refused").iterdir()
+    assert json.loads(refused_file.read_bytes().partition(b"\n")[0])["path"].endswith("/results/0")
 
 
 def test_an_end_that_is_refused_twice_is_dropped(
@@ -135,14 +135,14 @@ def test_what_is_over_is_dropped_and_the_attempt_is_told(
     service: HostService, server: Server, tmp_path: Path, status: int
 ) -> None:
     service.refusals.append((RESULTS, status))
-    told: list[str] = []
-    sender = Sender(server, tmp_path, over=told.append)
+    dropped_paths: list[str] = []
+    sender = Sender(server, tmp_path, over=dropped_paths.append)
     post(sender, 0, 1)
     service.start()
     assert sender.flush(WAIT_S)
     sender.close(0)
     assert sent(service) == [1]
-    assert told == [f"/attempts/{ATTEMPT}/results/0"]
+    assert dropped_paths == [f"/attempts/{ATTEMPT}/results/0"]
 
 
 @pytest.mark.parametrize("status", [401, 403, 408, 429, 500, 503])

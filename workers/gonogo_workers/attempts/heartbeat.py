@@ -148,10 +148,10 @@ class Heartbeat:
     def _follow(self, orders: Any) -> None:
         if not isinstance(orders, Mapping):
             return
-        for device, said in orders.items():
+        for device, order in orders.items():
             monitor = self._monitors.get(str(device))
             try:
                 if monitor is not None:
-                    monitor.receive_order(Order(str(said["order"])), int(said.get("asked", 0)))
+                    monitor.receive_order(Order(str(order["order"])), int(order.get("asked", 0)))
             except (KeyError, TypeError, ValueError, AttributeError) as problem:
                 log.warning("an order for device %s can't be read: %s", device, problem)

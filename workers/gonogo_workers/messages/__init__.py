@@ -1,1 +1,1 @@
-"""What a worker is told and what it tells: chunks, result rows and their batches."""
+"""The messages that a worker receives and sends: chunks, result rows and their batches."""

@@ -72,10 +72,10 @@ def replacement(request: Request, detail: str) -> Request | None:
     body = unpacked(request.content)
     words = f"the service refuses what this seed gave: {detail}"
     if "/results/" in request.path:
-        kept = ("seed", "repeat", "device", "host_run", "position", "duration_ms")
+        copied_names = ("seed", "repeat", "device", "host_run", "position", "duration_ms")
         rows = [
             {
-                **{name: row.get(name) for name in kept},
+                **{name: row.get(name) for name in copied_names},
                 "verdict": "error",
                 "explanation": "not_judged",
                 "arithmetic": None,

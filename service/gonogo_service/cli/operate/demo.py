@@ -91,7 +91,9 @@ def _row(client: Client, job: dict[str, Any]) -> dict[str, Any]:
     results = list(client.pages(f"/jobs/{job['id']}/results", limit=200))
     outputs = [judged for result in results for judged in result["outputs"].values()]
     worst = {
-        name: max((each[name] for each in outputs if each.get(name) is not None), default=None)
+        name: max(
+            (output[name] for output in outputs if output.get(name) is not None), default=None
+        )
         for name in ("tolerance_ratio", "rounding_ratio")
     }
     diagnosis = client.call("GET", f"/jobs/{job['id']}/diagnosis") or {}

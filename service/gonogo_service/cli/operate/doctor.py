@@ -149,7 +149,7 @@ def disk() -> Result:
     """Free space where this machine writes."""
     folders = (_var(), _database_file().parent, Path(tempfile.gettempdir()))
     there = [
-        next(each for each in (folder, *folder.parents) if each.exists()) for folder in folders
+        next(path for path in (folder, *folder.parents) if path.exists()) for folder in folders
     ]
     free, least = min((shutil.disk_usage(folder).free, folder) for folder in there)
     return _state(free >= LEAST_FREE_BYTES), f"{free / 2**30:.1f} GiB free in {least}"
@@ -243,7 +243,7 @@ def ttnn() -> Result:
         for name in names
         for build in file.of(name) or (["(any)"] if name in file.executors else [])
     ]
-    interpreters = {each.executor.interpreter: each.environment for each in resolved}
+    interpreters = {build.executor.interpreter: build.environment for build in resolved}
     interpreters = {
         name: given for name, given in interpreters.items() if builds_file.MATCH not in name
     }

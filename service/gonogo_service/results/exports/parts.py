@@ -10,10 +10,9 @@ from typing import Any, Literal, Protocol
 from sqlalchemy.orm import Session
 
 from gonogo.spec.selections import sample
-from gonogo_service.jobs import selection_tests
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import JobRow
-from gonogo_service.results import seeds
+from gonogo_service.results import seeds, selection_tests
 from gonogo_service.results.seeds import Order
 
 PAGE = 500
