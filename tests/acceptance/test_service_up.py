@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import httpx
 import psutil
@@ -24,7 +23,6 @@ import pytest
 import documented
 from gonogo.cli.kit.client import Client
 from gonogo_service.cli.operate import redis_server
-from gonogo_workers.queue import HEARTBEAT_QUEUE, redis_client
 from patience import WAIT_S, scaled
 from running_service import (
     QUICK,
@@ -95,11 +93,10 @@ class Up:
                     process.kill()
 
 
-def heartbeats_wait(up: Up) -> bool:
-    """Return whether heartbeats pile up behind those that ingest can't store."""
-    with redis_client(up.record["broker_url"]) as client:
-        waiting: Any = client.llen(HEARTBEAT_QUEUE)
-    return int(waiting) >= 2
+def troubles(up: Up) -> int:
+    """Return how often the worker has written that the service could not take what it sent."""
+    text = (up.folder / "var/logs/worker.log").read_text(errors="replace")
+    return text.count("keeping what this worker has to send") + text.count("no heartbeat")
 
 
 @pytest.fixture(scope="module")
@@ -162,8 +159,9 @@ def test_a_locked_database_is_a_clear_error_and_the_job_resumes(shared: Up) -> N
         lock = sqlite3.connect(
             shared.folder / "var/gonogo.sqlite", timeout=WAIT_S, isolation_level=None
         )
+        before = troubles(shared)
         lock.execute("BEGIN IMMEDIATE")
-        until(lambda: heartbeats_wait(shared), what="ingest to run into the lock")
+        until(lambda: troubles(shared) > before, what="the worker to run into the lock")
         assert (
             documented.HTTP.get(f"{shared.url}/api/v1/jobs/{job}", timeout=WAIT_S).status_code
             == 200
@@ -180,6 +178,7 @@ def test_a_full_disk_is_a_clear_error_and_the_job_resumes(shared: Up) -> None:
     with Client(shared.url) as client:
         client.wait(submit(client, 1))
         job = submit(client, 60)
+        before = troubles(shared)
         writers = [shared.child("background").pid, shared.child("serve").pid]
         free = [resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in writers]
         for pid in writers:
@@ -192,7 +191,7 @@ def test_a_full_disk_is_a_clear_error_and_the_job_resumes(shared: Up) -> None:
         refused = documented.HTTP.post(f"{shared.url}/api/v1/jobs", json=body, timeout=WAIT_S)
         assert refused.status_code == 503, refused.text
         assert "disk" in refused.json()["detail"]
-        until(lambda: heartbeats_wait(shared), what="ingest to run into the limit")
+        until(lambda: troubles(shared) > before, what="the worker to run into the limit")
         for pid, limit in zip(writers, free, strict=True):
             resource.prlimit(pid, resource.RLIMIT_FSIZE, limit)
         ended = client.wait(job)
