@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import threading
 from collections.abc import Iterator
@@ -13,7 +14,6 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from gonogo_service.kit.database import engine as engines
-from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.outbox import leases
 
 API: Final = "api/"
@@ -25,7 +25,7 @@ RENEW_S: Final = 3.0
 @contextmanager
 def present(engine: Engine) -> Iterator[None]:
     """Hold a lease that says that this process answers, on a thread of its own."""
-    holder = f"{socket.gethostname()}/{os.getpid()}/{new_id()}"
+    holder = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(8)}"
     stop = threading.Event()
 
     def run() -> None:
