@@ -56,6 +56,9 @@ class HostService:
 
             def _answer(self) -> None:
                 content = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.server is not service._server:  # stopped: its open connections end, too
+                    self.close_connection = True
+                    return
                 if self.headers.get("Content-Encoding") == "gzip":
                     content = gzip.decompress(content)
                 token = self.headers.get("Authorization", "").removeprefix("Bearer ")

@@ -101,10 +101,10 @@ class Channel(kombu_redis.Channel):
         return message
 
     def _restore(self, message: Any, leftmost: bool = False) -> None:
-        """Put an id back that was taken and not run: the worker is stopping."""
+        """Put an id back that was taken and not run: the worker stops, or takes no work now."""
         with self.conn_or_acquire() as client:
-            attempt = str(message.body).partition(" ")[0]
-            client.rpush(message.delivery_info["routing_key"], attempt)
+            (attempt, queue), *_ = _arguments(message.body)
+            client.rpush(queue, attempt)
 
     def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> list[str]:
         return [routing_key or exchange]
