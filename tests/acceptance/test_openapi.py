@@ -233,6 +233,8 @@ def test_the_answers_for_what_exists_keep_to_the_document(
         "key": job["test_key"],
         "workload_key": job["workload_key"],
         "name": SUITE["name"],
+        "suite": SUITE["name"],
+        "rule": SUITE["name"],
         "build": "correct",
         "token_id": token["id"],
         "gauge_id": gauge["id"],
@@ -240,6 +242,7 @@ def test_the_answers_for_what_exists_keep_to_the_document(
         "delivery_id": delivery["id"],
         **{f"{name.removesuffix('s')}_id": identifier for name, identifier in of_nouns.items()},
     }
+    real |= {name.removesuffix("_id"): value for name, value in real.items()}
     count = 0
     for path, method in operations():
         if method == "get" and "{" in path:
