@@ -10,6 +10,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -142,7 +143,10 @@ def post(
     """
     pinned = addresses.pin(url, allowed, resolver)
     usual = {"content-type": "application/json", "user-agent": AGENT, "host": pinned.host}
-    return asyncio.run(_post(pinned, body, {**usual, **headers}))
+    # on a thread of its own: the caller's may run a loop
+    with ThreadPoolExecutor(1) as thread:
+        sent = thread.submit(asyncio.run, _post(pinned, body, {**usual, **headers}))
+        return sent.result()
 
 
 async def _post(pinned: addresses.Pinned, body: bytes, headers: Mapping[str, str]) -> Answer:
