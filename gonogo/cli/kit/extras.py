@@ -26,6 +26,7 @@ PACKAGES = {
         "sqlalchemy",
         "standardwebhooks",
         "starlette",
+        "tenacity",
         "uvicorn",
     ),
 }

@@ -23,7 +23,7 @@ from gonogo_service.kit.background_context import (
     open_background_context,
 )
 from gonogo_service.kit.outbox import leases
-from gonogo_service.operate import schema
+from gonogo_service.operate import presence, schema
 
 SIGNALS_S = 0.5
 """A signal that another thread received is handled within this time."""
@@ -53,6 +53,7 @@ def create_background(settings: Settings, stop: threading.Event) -> Background:
         Role(context, "scheduler", partial(scheduler.run_once, context)),
         Role(context, "bisecting", partial(bisection.run_once, context)),
         Role(context, "deliver", deliver.run_once, lost=deliver.lost),
+        Role(context, f"{presence.BACKGROUND}{context.holder}", lambda: None),
     ]
     return Background(context, roles, [deliver.close])
 

@@ -39,6 +39,7 @@ from gonogo_service.kit.database.states import (
 )
 from gonogo_service.kit.outbox import leases
 from gonogo_service.kit.outbox.model import OutboxRow
+from gonogo_service.operate import presence
 from gonogo_service.results.model import WHOLE, DailyRow
 from gonogo_service.webhooks.model import DeliveryRow, WebhookRow
 
@@ -47,8 +48,6 @@ MAX_AGE_S = 2.0
 """Scrapes closer together than this share one read of the database."""
 TOTALS_AGE_S = 60.0
 """Counts of all that ever was are this old at the most: they read many rows."""
-PRESENCE = "presence/"
-"""Each background process holds one lease with this prefix; other leases are duties."""
 METHODS = frozenset({"GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS"})
 
 
@@ -124,7 +123,8 @@ def read(session: Session, *, heartbeat_timeout_s: float, now: datetime | None =
         AttemptRow.state == AttemptState.reported
     )
     names = leases.holders(session)
-    duties = {name: 1.0 for name in sorted(names) if not name.startswith(PRESENCE)}
+    processes = (presence.API, presence.BACKGROUND)
+    duties = {name: 1.0 for name in sorted(names) if not name.startswith(processes)}
     return {
         "chunks": chunks,
         "queue_age_seconds": {queue: age(oldest.get(queue))[()] for queue in queues},
@@ -143,7 +143,7 @@ def read(session: Session, *, heartbeat_timeout_s: float, now: datetime | None =
         "webhook_pending": {(): deliveries},
         "webhook_age_seconds": age(created),
         "webhook_lag_seconds": age(due),
-        "background_processes": {(): len(names) - len(duties)},
+        "background_processes": {(): sum(name.startswith(presence.BACKGROUND) for name in names)},
         "duty_held": duties,
     }
 

@@ -1,4 +1,4 @@
-"""The presence of a process of the API: while there is none, no host's silence counts."""
+"""The presence of processes, a lease for each: without one of the API no host's silence counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from gonogo_service.kit.database import engine as engines
 from gonogo_service.kit.outbox import leases
 
 API: Final = "api/"
-"""The beginning of the names of the leases."""
+BACKGROUND: Final = "presence/"
+"""The beginnings of the names of the leases; other leases are duties."""
 LEASE_S: Final = 10.0
 RENEW_S: Final = 3.0
 

@@ -42,7 +42,7 @@ def test_devices_webhooks_queues_and_background_are_counted(engine: Engine) -> N
             actor="me",
         )
         webhooks.send(session, [hook.id], "job.finished:1:1", "job.finished", {}, now=utcnow())
-        for name in ("dispatcher", "presence/host/1/a", "presence/host/2/b"):
+        for name in ("dispatcher", "presence/host/1/a", "presence/host/2/b", "api/c"):
             leases.acquire(session, name, "host/1/a", 60)
         state = look(session)
         counted = {key: number for key, number in state["devices"].items() if number}
