@@ -54,14 +54,14 @@ def facts(host: HostRow | None, now: datetime) -> list[tuple[str, str]]:
 
 
 def _line(host: HostRow, now: datetime) -> HostLine:
-    revoked, flagged = host.revoked_at, host.flagged_at
+    flagged = host.flagged_at
     clock = ""
     if host.clock_skew_s is not None:
         direction = "ahead of" if host.clock_skew_s > 0 else "behind"
         clock = f"{abs(host.clock_skew_s):.1f} s {direction} the service's"
     return HostLine(
         name=host.name,
-        verdict="suspect" if flagged is not None else "none" if revoked is not None else "pass",
+        verdict="suspect" if flagged else "pass" if host.state is HostState.joined else "none",
         key=_token(host, now),
         queues=tuple(host.queues),
         heard=words.since(host.heard_at, now) or "never",

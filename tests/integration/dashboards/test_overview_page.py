@@ -284,7 +284,8 @@ def test_a_flagged_host_needs_someone_for_a_week_and_stays_on_the_list_of_hosts(
 ) -> None:
     with session(engine) as current:
         for name in ("lab-1", "lab-2"):
-            hosts.add(current, Keys("k" * 40), name, actor="admin")
+            code = hosts.add(current, Keys("k" * 40), name, actor="admin").secret
+            hosts.join(current, Keys("k" * 40), code)
         refused_messages.record(current, "lab-2", "age", "400 s old", now=utcnow())
         refused_messages.record(current, "lab-1", "sender", "it spoke for lab-2", now=utcnow())
     view = look(engine)
