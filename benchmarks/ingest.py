@@ -100,7 +100,8 @@ def ingest(engine: Engine, bodies: list[str]) -> tuple[float, float]:
         seed = message["rows"][0]["seed"]
         attempt_id = next(name for name, low, high in attempt_ids if low <= seed <= high)
         with session(engine) as current:
-            attempts.store(current, attempt_id, {**message, "batch": number}, now=utcnow())
+            batch = {**message, "batch": number}
+            attempts.store(current, attempt_id, batch, now=utcnow(), sender=None)
     cpu_s = time.process_time() - cpu_began
     return SEEDS / (time.perf_counter() - began), 1000 * cpu_s / SEEDS
 

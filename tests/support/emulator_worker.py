@@ -14,12 +14,13 @@ from typing import Any
 
 from pydantic import SecretStr
 
+import unchecked
 from gonogo import emulator
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import judge
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.background.assess import Assessor
-from gonogo_service.jobs import attempts, chunks, dispatching
+from gonogo_service.jobs import chunks, dispatching
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
@@ -62,7 +63,7 @@ def _run(core: BackgroundContext, chunk: Chunk) -> None:
     is clear at position 0."""
     assert isinstance(chunk.test, TestSpec)
     core.session(
-        lambda session: attempts.started(
+        lambda session: unchecked.started(
             session, chunk.attempt, {"device": DEVICE, "worker": "w", "host": "lab-1"}, now=utcnow()
         )
     )
@@ -79,11 +80,11 @@ def _run(core: BackgroundContext, chunk: Chunk) -> None:
         position += 1
     sent = {"outcome": "done", "sent": [list(pair) for pair in chunk.work], "batches": 1}
     core.session(
-        lambda session: attempts.store(
+        lambda session: unchecked.store(
             session, chunk.attempt, {"rows": results, "batch": 0}, now=utcnow()
         )
     )
-    core.session(lambda session: attempts.finished(session, chunk.attempt, sent, now=utcnow()))
+    core.session(lambda session: unchecked.finished(session, chunk.attempt, sent, now=utcnow()))
 
 
 def _kernel(test: TestSpec, chunk: Chunk, seed: int, position: int) -> tuple[Any, Any, Any]:

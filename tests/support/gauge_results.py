@@ -8,10 +8,11 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+import unchecked
 from gonogo.gauge import kernels
 from gonogo.gauge.comparators import STORED_RTOLS
 from gonogo.spec.test_spec import TestSpec
-from gonogo_service.jobs import attempts, chunks, dispatching
+from gonogo_service.jobs import chunks, dispatching
 from gonogo_service.jobs.dispatching import Sendable
 from gonogo_service.kit.database.encoding import utcnow
 from handed_out import hand_out
@@ -88,7 +89,7 @@ def dispatched(session: Session) -> list[Sendable]:
         dispatching.dispatch(session, chunks.choose(session, queue, 1000), now=utcnow())
     sendable = hand_out(session, now=utcnow())
     for item in sendable:
-        attempts.started(
+        unchecked.started(
             session, item.attempt, {"worker": "w", "device": "host/emulator:0"}, now=utcnow()
         )
     return sendable
@@ -105,9 +106,9 @@ def answer(
     """Everything that a worker sends of an attempt; not `ended`: its first half alone."""
     rows = [row(item, seed, number, errors, edge) for seed, number in item.work]
     body = {"batch": 0, "rows": rows if ended else rows[: len(rows) // 2], "artifacts": []}
-    attempts.store(session, item.attempt, body, now=utcnow())
+    unchecked.store(session, item.attempt, body, now=utcnow())
     if ended:
-        attempts.finished(
+        unchecked.finished(
             session,
             item.attempt,
             {"outcome": "done", "sent": item.work, "batches": 1},

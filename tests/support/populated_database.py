@@ -33,7 +33,7 @@ from gonogo_service.devices import heartbeats
 from gonogo_service.devices import store as devices
 from gonogo_service.flags import store as flags
 from gonogo_service.flags.model import FlagRow
-from gonogo_service.hosts import refused_messages
+from gonogo_service.hosts import refused_requests
 from gonogo_service.hosts.model import HostRow
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import JobRow
@@ -169,7 +169,7 @@ def _all(session: Session) -> list[JobRow]:
 
 def _machines(house: House, session: Session) -> None:
     session.add(HostRow(id=new_id(), name=HOSTILE, queues=[HOSTILE], created_at=utcnow()))
-    refused_messages.record(session, HOSTILE, "sender", HOSTILE, now=utcnow())
+    refused_requests.record(session, HOSTILE, "sender", HOSTILE, now=utcnow())
     stored_jobs.fleet(session, stored_jobs.submit(session))
     stored_jobs.fleet(session, stored_jobs.submit(session), host=HOSTILE, reason=HOSTILE)
     stored_jobs.fleet(session, stored_jobs.submit(session), host=LONG, reason=RIGHT_TO_LEFT)

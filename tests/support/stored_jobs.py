@@ -11,12 +11,13 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+import unchecked
 from benchmarks.harvest import DX, VERDICTS
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import JUDGE, Explanation
 from gonogo_service.devices import goldens, heartbeats
 from gonogo_service.devices import store as devices
-from gonogo_service.jobs import attempts, chunks, closing, dispatching, work
+from gonogo_service.jobs import chunks, closing, dispatching, work
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import ChunkRow, JobRow
 from gonogo_service.jobs.new_job import NewJob
@@ -245,7 +246,7 @@ def fleet(
     now = utcnow()
     names = [f"wormhole:{index}" for index in range(4)]
     (attempt,) = dispatching.dispatch(session, chunks.choose(session, job.queue, 1), now=now)
-    attempts.started(
+    unchecked.started(
         session,
         attempt,
         {"worker": f"{host}/{names[0]}/1", "device": f"{host}/{names[0]}", "host": host},

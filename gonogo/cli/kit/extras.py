@@ -10,12 +10,13 @@ from gonogo.errors import JobError
 
 PACKAGES = {
     "parquet": ("pyarrow",),
-    "worker": ("celery", "cryptography", "kombu", "redis"),
+    "worker": ("celery", "kombu", "redis"),
     "service": (
         "alembic",
         "apprise",
         "cachetools",
         "cronsim",
+        "cryptography",
         "fastapi",
         "jinja2",
         "jwt",

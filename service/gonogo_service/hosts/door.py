@@ -22,7 +22,7 @@ from gonogo.reports.forms import SenselessResult
 from gonogo.spec import hang_limits
 from gonogo_service.devices import goldens, heartbeats, workers
 from gonogo_service.devices import store as devices
-from gonogo_service.hosts import forms, refused_messages, store
+from gonogo_service.hosts import forms, refused_requests, store
 from gonogo_service.hosts.senders import (
     AttemptOver,
     ConflictingContent,
@@ -53,7 +53,7 @@ async def sender(request: Request) -> Sender:
         raise unauthorized("This needs the token of a host: Authorization: Bearer gnh_...")
     if principal.kind != "host":
         raise Problem(403, "This takes the tokens of hosts only.", slug="scope")
-    return Sender(principal.id, principal.name, principal.builds)
+    return Sender(principal.id, principal.name, principal.queues)
 
 
 async def _body(request: Request) -> Body:
@@ -269,7 +269,7 @@ def _held_against(context: Context, host: Sender) -> Iterator[None]:
             SenselessResult: ("content", 422, "invalid-field"),
         }[type(problem)]
         with context.session() as session:
-            refused_messages.record(session, host.name, reason, str(problem), now=utcnow())
+            refused_requests.record(session, host.name, reason, str(problem), now=utcnow())
         raise Problem(status, f"{problem}.", slug=slug) from problem
 
 

@@ -55,9 +55,9 @@ class HostRow(Base):
     # the token before the last rotation, which works for some minutes more
     old_token_hash: Mapped[str | None] = mapped_column(unique=True, info=SECRET)
     old_token_until: Mapped[datetime | None] = mapped_column(info=INTERNAL)
-    refusals: Mapped[list[RefusedMessageRow]] = relationship(
-        primaryjoin="HostRow.name == foreign(RefusedMessageRow.sender)",
-        order_by="RefusedMessageRow.reason",
+    refusals: Mapped[list[RefusedRequestRow]] = relationship(
+        primaryjoin="HostRow.name == foreign(RefusedRequestRow.sender)",
+        order_by="RefusedRequestRow.reason",
         lazy="selectin",
         viewonly=True,
     )
@@ -67,7 +67,7 @@ class HostRow(Base):
         """Return its state now."""
         if self.revoked_at is not None:
             return HostState.revoked
-        if self.token_expires_at is None:
+        if self.token_hash is None or self.token_expires_at is None:
             return HostState.added
         return HostState.joined if utcnow() < self.token_expires_at else HostState.expired
 
@@ -77,10 +77,10 @@ class HostRow(Base):
         return {row.reason: row.count for row in self.refusals}
 
 
-class RefusedMessageRow(Base):
+class RefusedRequestRow(Base):
     """The refused requests of a host, by reason."""
 
-    __tablename__ = "refused_messages"
+    __tablename__ = "refused_requests"
     sender: Mapped[str] = mapped_column(primary_key=True)
     reason: Mapped[str] = mapped_column(primary_key=True)
     count: Mapped[int] = mapped_column(BigInteger)

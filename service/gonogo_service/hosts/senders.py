@@ -66,7 +66,7 @@ def claimed(attempt: AttemptRow, worker: str, device: str, sender: Sender) -> No
 def owned(attempt: AttemptRow, sender: Sender | None) -> None:
     """Raise ForeignSender unless the sender's host has claimed the attempt.
 
-    Without a sender (in processes that hear no host) nothing is checked.
+    Without a sender (no host sent it) nothing is checked.
     """
     if sender is not None and attempt.host_id != sender.id:
         raise ForeignSender(f"{sender.name} sent a request for an attempt that it hasn't claimed")

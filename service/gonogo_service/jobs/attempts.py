@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session, defer
 
 from gonogo.reports.forms import SenselessResult
 from gonogo_service.devices import periods
-from gonogo_service.hosts import refused_messages
+from gonogo_service.hosts import refused_requests
 from gonogo_service.hosts.senders import (
     AttemptOver,
     ConflictingContent,
@@ -47,12 +47,12 @@ class _Message:
     chunk: ChunkRow
     attempt: AttemptRow
     now: datetime
-    sender: Sender | None = None
-    """Without one (in processes that read no messages) nothing is checked."""
+    sender: Sender | None
+    """None: no host sent it, and nothing is checked."""
 
     @classmethod
     def locked(
-        cls, session: Session, attempt_id: str, now: datetime, sender: Sender | None = None
+        cls, session: Session, attempt_id: str, now: datetime, sender: Sender | None
     ) -> _Message | None:
         """Lock an attempt's job, then read the chunk and the attempt; None where it is unknown."""
         if not is_id(attempt_id):
@@ -139,7 +139,7 @@ class _Message:
     def refuse(self, reason: str, words: str) -> None:
         """Hold something against the sender."""
         if self.sender is not None:
-            refused_messages.record(self.session, self.sender.name, reason, words, now=self.now)
+            refused_requests.record(self.session, self.sender.name, reason, words, now=self.now)
 
 
 def claim(
@@ -160,20 +160,6 @@ def claim(
     message.begin()
     session.flush()
     return attempt
-
-
-def started(
-    session: Session, attempt_id: str, body: Mapping[str, Any], *, now: datetime
-) -> str | None:
-    """Record that a worker of this process began the attempt; return the job's id, or None."""
-    message = _Message.locked(session, attempt_id, now)
-    if message is None or message.attempt.state not in OPEN_ATTEMPT or message.attempt.worker:
-        return None
-    message.begin()
-    for name in ("worker", "device", "host", "host_run"):
-        setattr(message.attempt, name, body.get(name))
-    session.flush()
-    return message.job.id
 
 
 def is_canceled(session: Session, attempt_id: str | None) -> bool:
@@ -233,13 +219,14 @@ def store(
     body: Mapping[str, Any],
     *,
     now: datetime,
-    sender: Sender | None = None,
+    sender: Sender | None,
     digest: str = "",
 ) -> str | None:
     """Store one batch of results: each (seed, repeat) without a row yet, and the artifacts.
 
-    Returns the job's id when something changed. `digest` is the message's: a batch that comes twice
-    changes nothing, and one of the same number with another content raises ConflictingContent.
+    Returns the job's id when something changed. `sender` None: no host sent it, and nothing is
+    checked. `digest` is the message's: a batch that comes twice changes nothing, and one of the
+    same number with another content raises ConflictingContent.
 
     Rows without numbers (hang, crash, error) count only from the chunk's current attempt while it
     is open. Rows with numbers count from a lost attempt too. Results that the attempt was not asked
@@ -332,14 +319,14 @@ def finished(
     body: Mapping[str, Any],
     *,
     now: datetime,
-    sender: Sender | None = None,
+    sender: Sender | None,
 ) -> str | None:
     """Store the worker's final message on an attempt.
 
-    Returns the job's id, or None when the attempt is over already.
+    Returns the job's id, or None when the attempt is over already. `sender` is as in `store`.
 
-    Batches may still be on their way in another ingest process. Then the attempt is `reported`; it
-    is concluded with the last batch, or by the reaper when that never comes.
+    Batches may come after it, by another process of the API. Then the attempt is `reported`; it is
+    concluded with the last batch, or by the reaper when that never comes.
     """
     message = _Message.locked(session, attempt_id, now, sender)
     if message is None:
@@ -369,7 +356,7 @@ def mark_lost(
 
     Returns the job's id if it was given up. The chunk waits for its missing results only.
     """
-    message = _Message.locked(session, attempt_id, now)
+    message = _Message.locked(session, attempt_id, now, sender=None)
     if message is None:
         return None
     attempt = message.attempt

@@ -10,7 +10,6 @@ from typing import Final
 
 from gonogo.ci.patterns import fits
 from gonogo_service.kit.problems import Problem
-from gonogo_service.kit.signing import derived
 
 SCOPES: Final = ("read", "submit", "admin")
 """In order: each scope contains the ones before it."""
@@ -22,7 +21,7 @@ class Principal:
     """The identity behind a request.
 
     `kind` is token (bearer), session (a login of the pages), local (embedded, on loopback, no
-    login), or host (a device host's token: no scope, and `builds` are patterns of its queues).
+    login), or host (a device host's token: no scope).
     """
 
     kind: str
@@ -41,6 +40,8 @@ class Principal:
     expires_at: datetime | None = None
     credential: str = ""
     """Its token's or session's id: streams end with it."""
+    queues: tuple[str, ...] = ()
+    """Patterns of the queues of a device host."""
 
     @property
     def bounded(self) -> bool:
@@ -89,7 +90,8 @@ class Keys:
 
     def key(self, purpose: str) -> bytes:
         """Return the 32-byte key of `purpose`."""
-        return derived(self._secret, purpose)
+        message = b"gonogo " + purpose.encode()
+        return hmac.new(self._secret.encode(), message, hashlib.sha256).digest()
 
     def digest(self, purpose: str, text: str) -> str:
         """Return the hex HMAC-SHA256 of `text` under the key of `purpose`."""

@@ -24,7 +24,7 @@ from gonogo.spec.verdicts import Verdict
 from gonogo_service.devices import workers
 from gonogo_service.devices.model import DeviceRow, WorkerRow
 from gonogo_service.flags.model import FlagRow, FlagState
-from gonogo_service.hosts import refused_messages
+from gonogo_service.hosts import refused_requests
 from gonogo_service.jobs import queue_estimate
 from gonogo_service.jobs.model import AttemptRow, JobRow
 from gonogo_service.kit.database.encoding import utcnow
@@ -75,7 +75,7 @@ FAMILIES = (
     Family("device_drained", "1 for a device that is drained", ("device",)),
     Family("device_temperature_celsius", "Temperature of an online device", ("device",)),
     Family(
-        "messages_refused",
+        "requests_refused",
         "Refused requests of hosts, by host and reason",
         ("sender", "reason"),
     ),
@@ -131,9 +131,9 @@ def read(session: Session, *, heartbeat_timeout_s: float, now: datetime | None =
         "queue_workers": {queue: served[queue] for queue in queues},
         "workers": Counts(row.state_at(limit) for row in session.scalars(select(WorkerRow))),
         **_devices(session.scalars(select(DeviceRow).order_by(DeviceRow.device)).all(), limit),
-        "messages_refused": {
+        "requests_refused": {
             (sender or "unknown", reason): count
-            for (sender, reason), count in refused_messages.counts(session).items()
+            for (sender, reason), count in refused_requests.counts(session).items()
         },
         "flags": _counted(session, FlagRow.kind, FlagRow.state != FlagState.resolved),
         "outbox_pending": {(): pending},

@@ -21,6 +21,7 @@ from sqlalchemy import delete
 from sqlalchemy.exc import SQLAlchemyError
 
 from gonogo import settings as configuration
+from gonogo.settings import Settings
 from gonogo_service.hosts import store as hosts
 from gonogo_service.kit import audit
 from gonogo_service.kit.database.encoding import utcnow
@@ -60,12 +61,16 @@ def shown_prefix(text: str) -> str:
 
 def own_keys() -> Keys:
     """Return the keys of this process's GONOGO_SECRET_KEY. Raises ValueError when it isn't set."""
-    secret = configuration.load().secret_key
-    if secret is None:
+    return keys_of(configuration.load())
+
+
+def keys_of(settings: Settings) -> Keys:
+    """Return the keys of GONOGO_SECRET_KEY. Raises ValueError when it isn't set."""
+    if settings.secret_key is None:
         raise ValueError(
             "GONOGO_SECRET_KEY is not set: tokens and sessions are stored as hashes under it"
         )
-    return Keys(secret.get_secret_value())
+    return Keys(settings.secret_key.get_secret_value())
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,7 @@ def by_host_token(context: Context, text: str) -> Principal | Refusal:
         host = hosts.by_token(session, context.keys, text)
     if host is None:
         return Refusal("unknown")
-    return Principal("host", host.id, host.name, frozenset(), builds=tuple(host.queues))
+    return Principal("host", host.id, host.name, frozenset(), queues=tuple(host.queues))
 
 
 def by_cookie(context: Context, cookie: str) -> Principal | None:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+import unchecked
 from api import JOB, Api, in_process
-from gonogo_service.jobs import attempts, chunks, dispatching
+from gonogo_service.jobs import chunks, dispatching
 from gonogo_service.kit.database.encoding import utcnow
 from handed_out import hand_out
 from job_flow import QUEUE, row
@@ -36,13 +37,13 @@ def work(
             dispatching.dispatch(current, chunks.choose(current, QUEUE, 1), now=now)
             items = hand_out(current, now=now)
             for item in items:
-                attempts.started(current, item.attempt, {"worker": "w"}, now=now)
+                unchecked.started(current, item.attempt, {"worker": "w"}, now=now)
                 rows = [
                     row(seed, repeat, verdict, explanation, duration_ms=812.5)
                     for seed, repeat in item.work
                 ]
-                attempts.store(current, item.attempt, {"batch": 0, "rows": rows}, now=now)
-                attempts.finished(
+                unchecked.store(current, item.attempt, {"batch": 0, "rows": rows}, now=now)
+                unchecked.finished(
                     current,
                     item.attempt,
                     {"outcome": "done", "sent": item.work, "batches": 1},

@@ -15,6 +15,7 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 import audit_log
+import unchecked
 from api import Api, in_process
 from gonogo_service.devices import api as device_api
 from gonogo_service.devices import changes, heartbeats, outcomes, workers
@@ -212,14 +213,13 @@ def test_outcomes_are_counted_by_device_build_and_test(engine: Engine) -> None:
         job = jobs.create(current, new_job(3))
         (chunk,) = chunks.choose(current, "emulator.wormhole.n150", 1)
         (attempt,) = dispatching.dispatch(current, [chunk], now=NOW)
-        from gonogo_service.jobs import attempts
 
         rows = [
             row(0, device="a"),
             row(1, verdict="fail", explanation="unexplained", device="b"),
             row(2, device="b"),
         ]
-        attempts.store(current, attempt, {"batch": 0, "rows": rows}, now=NOW)
+        unchecked.store(current, attempt, {"batch": 0, "rows": rows}, now=NOW)
         runs_by_device = {
             runs.device: runs
             for runs in outcomes.by_device(current, since=datetime.now(UTC) - timedelta(hours=1))

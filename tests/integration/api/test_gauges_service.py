@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import func, select
 
 import nightly_history
+import unchecked
 from api import JOB, Api, in_process
 from gauge_results import EDGE, FAILS, PASSES, TEST, UNSEEN, answer, dispatched, played
 from gonogo.gauge.summary import MeasuredRate
@@ -310,10 +311,10 @@ def test_rows_of_a_worker_that_knows_no_gauges_are_no_measurement(api: Api) -> N
             }
             for seed, number in item.work
         ]
-        attempts.store(
+        unchecked.store(
             session, item.attempt, {"batch": 0, "rows": rows, "artifacts": []}, now=utcnow()
         )
-        attempts.finished(
+        unchecked.finished(
             session,
             item.attempt,
             {"outcome": "done", "sent": item.work, "batches": 1},
@@ -331,7 +332,7 @@ def test_a_cancelled_gauge_reports_what_has_run_and_flags_nothing(api: Api) -> N
         answer(session, item, MISSED, ended=False)
     assert api.client.post(f"/api/v1/gauges/{gauge}:cancel").json()["state"] == "cancelling"
     with api.context.session() as session:
-        attempts.finished(
+        unchecked.finished(
             session,
             item.attempt,
             {"outcome": "cancelled", "sent": item.work[:24], "batches": 1},
@@ -496,13 +497,13 @@ def test_a_gauge_yields_to_the_jobs_that_come_after_it(api: Api) -> None:
             dispatching.dispatch(session, chosen, now=utcnow())
             sent = hand_out(session, now=utcnow())
             for item in sent if start else ():
-                attempts.started(session, item.attempt, {"worker": "w"}, now=utcnow())
+                unchecked.started(session, item.attempt, {"worker": "w"}, now=utcnow())
             return [item.job for item in sent]
 
         assert next_jobs(start=False) == [gauge]
         assert next_jobs() == []
         (unstarted,) = session.scalars(select(AttemptRow.id).where(AttemptRow.job_id == gauge))
-        attempts.started(session, unstarted, {"worker": "w"}, now=utcnow())
+        unchecked.started(session, unstarted, {"worker": "w"}, now=utcnow())
         bob_jobs = [jobs.create(session, new_job(1, owner="bob")).id for _ in range(4)]
         # bob has more in flight then, but a gauge comes after everyone's jobs
         assert sorted([*next_jobs(), *next_jobs()]) == sorted(bob_jobs)

@@ -19,7 +19,7 @@ from gonogo_service.devices import heartbeats, sick_devices, workers
 from gonogo_service.devices import store as devices
 from gonogo_service.devices.changes import MAX_OF_DEVICE
 from gonogo_service.devices.model import CanaryRow, DeviceHealthRow, DeviceRow, WorkerRow
-from gonogo_service.hosts import forms, refused_messages
+from gonogo_service.hosts import forms, refused_requests
 from gonogo_service.hosts import store as hosts
 from gonogo_service.hosts.model import HostRow
 from gonogo_service.jobs import artifacts, chunks, dispatching
@@ -105,7 +105,7 @@ class Door:
     def refused(self) -> dict[tuple[str, str], int]:
         """Return the numbers of refused messages by (sender, reason)."""
         with self.api.context.reading() as session:
-            return refused_messages.counts(session)
+            return refused_requests.counts(session)
 
 
 def beat(host: str = HOST) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def test_a_host_speaks_for_its_own_attempts_and_devices_only(door: Door) -> None
     assert (door.job(job).state, door.job(job).counts) == ("finished", {"pass": 2})
     with door.api.context.reading() as session:
         flagged, honest = hosts.get(session, OTHER), hosts.get(session, HOST)
-        (entry,) = audit_log.entries(session, action="message.refused")
+        (entry,) = audit_log.entries(session, action="request.refused")
     assert flagged is not None
     assert flagged.flagged_at is not None
     assert honest is not None
@@ -236,6 +236,10 @@ def test_a_rotated_token_works_for_ten_minutes_and_a_revoked_one_not_at_all(door
         hosts.revoke(session, HOST, actor="me", reason="stolen")
     assert door.ask("PUT", "/hosts/self", beat(), token=answer["token"])[0] == 401
     assert door.api.get(f"/hosts/{HOST}")["state"] == "revoked"
+    with door.api.context.session() as session:
+        hosts.add(session, door.api.context.keys, HOST, actor="me")
+    assert door.api.get(f"/hosts/{HOST}")["state"] == "added"
+    assert door.ask("PUT", "/hosts/self", beat(), token=answer["token"])[0] == 401
 
 
 def test_what_is_over_unknown_or_canceled_is_gone(door: Door) -> None:

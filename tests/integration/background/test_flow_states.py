@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import Engine, update
 from sqlalchemy.orm import Session
 
+import unchecked
 from gonogo.settings import Settings
 from gonogo.spec import hang_limits
 from gonogo.spec.test_spec import TestSpec
@@ -57,13 +58,13 @@ def send(
     sendable = hand_out(current, now=now)
     if start:
         for item in sendable:
-            attempts.started(current, item.attempt, {"worker": "w"}, now=now)
+            unchecked.started(current, item.attempt, {"worker": "w"}, now=now)
     return sendable
 
 
 def store(current: Session, item: Sendable, rows: list[dict[str, Any]], batch: int = 0) -> None:
     """Store one batch of an attempt."""
-    attempts.store(current, item.attempt, {"batch": batch, "rows": rows}, now=NOW)
+    unchecked.store(current, item.attempt, {"batch": batch, "rows": rows}, now=NOW)
 
 
 def finish(
@@ -75,7 +76,7 @@ def finish(
 ) -> None:
     """Store the last message of an attempt."""
     body = {"outcome": outcome, "sent": item.work if sent is None else sent, **more}
-    attempts.finished(current, item.attempt, body, now=NOW)
+    unchecked.finished(current, item.attempt, body, now=NOW)
 
 
 def now_of(current: Session, job: JobRow) -> JobRow:
@@ -124,10 +125,10 @@ def test_shares_count_what_is_in_flight_in_the_same_queue(current: Session) -> N
     submit(current, 3, owner="bob", board="p150", **fast)
     sent = dispatching.dispatch(current, [(ann.id, 0), (ann.id, 1)], now=NOW)
     dispatching.dispatch(current, chunks.choose(current, QUEUE.replace("n150", "p150"), 3), now=NOW)
-    attempts.started(current, sent[0], {"worker": "w"}, now=NOW)
+    unchecked.started(current, sent[0], {"worker": "w"}, now=NOW)
     order = [(bob.id, 0), (bob.id, 1), (ann.id, 2), (bob.id, 2), (ann.id, 3), (ann.id, 4)]
     assert chunks.choose(current, QUEUE, 9) == order
-    attempts.finished(current, sent[0], {"outcome": "handed_back", "sent": []}, now=NOW)
+    unchecked.finished(current, sent[0], {"outcome": "handed_back", "sent": []}, now=NOW)
     # what waits again comes before what was never sent
     order = [(bob.id, 0), (ann.id, 0), (bob.id, 1), (ann.id, 2), (bob.id, 2), (ann.id, 3)]
     assert chunks.choose(current, QUEUE, 6) == order
@@ -288,10 +289,10 @@ def test_results_are_a_sign_of_life_of_a_running_attempt_only(current: Session) 
     running, lost, unsent = send(current, start=False)
     later = LATER + timedelta(seconds=1)
     for item in (running, lost):
-        attempts.started(current, item.attempt, {"worker": "w"}, now=NOW)
+        unchecked.started(current, item.attempt, {"worker": "w"}, now=NOW)
     attempts.mark_lost(current, lost.attempt, "no heartbeat", before=LATER, now=LATER)
     for item in (running, lost):
-        attempts.store(current, item.attempt, {"rows": [row(item.work[0][0])]}, now=later)
+        unchecked.store(current, item.attempt, {"rows": [row(item.work[0][0])]}, now=later)
     heard = {attempt["id"]: attempt["heard_at"] for attempt in attempts_of(current, job.id)}
     assert heard == {running.attempt: later, lost.attempt: NOW, unsent.attempt: NOW}
     silent = attempts.silent_attempts(current, AttemptState.running, before=later)
@@ -309,8 +310,8 @@ def test_a_batch_without_a_sane_number_is_stored_and_not_counted(
 ) -> None:
     job = submit(current, 2)
     (item,) = send(current)
-    attempts.store(current, item.attempt, {"batch": number, "rows": [row(0)]}, now=NOW)
-    attempts.store(
+    unchecked.store(current, item.attempt, {"batch": number, "rows": [row(0)]}, now=NOW)
+    unchecked.store(
         current, item.attempt, {"batch": attempts.MAX_BATCHES - 1, "rows": [row(1)]}, now=NOW
     )
     assert seeds_of(current, job) == {0: "pass", 1: "pass"}
@@ -344,7 +345,7 @@ def test_a_message_is_read_against_the_state_that_another_process_wrote(
     (item,) = send(current, start=False)
     earlier = current.get_one(table, item.message[place])  # the session knows it
     current.execute(update(table).values(state="lost").execution_options(synchronize_session=False))
-    attempts.started(current, item.attempt, {"worker": "w"}, now=NOW)
+    unchecked.started(current, item.attempt, {"worker": "w"}, now=NOW)
     assert (now_of(current, job).state, earlier.state) == ("queued", "lost")
 
 
@@ -366,7 +367,7 @@ def test_a_last_batch_of_artifacts_only_is_waited_for_as_well(current: Session) 
     finish(current, item, batches=2)
     assert now_of(current, job).state == "running"
     log = {"kind": "log", "seed": 0, "repeat": 0, "output": "", "content": {"text": "x"}}
-    attempts.store(current, item.attempt, {"batch": 1, "rows": [], "artifacts": [log]}, now=NOW)
+    unchecked.store(current, item.attempt, {"batch": 1, "rows": [], "artifacts": [log]}, now=NOW)
     ended = now_of(current, job)
     assert (ended.state, ended.diagnosis) == ("finished", None)  # rounding explains the seed
     assert [head.kind for head in artifacts.list_(current, ended.id)] == ["log"]
@@ -431,22 +432,12 @@ def test_hang_and_crash_rows_count_from_the_current_attempt(current: Session) ->
     )
 
 
-def test_started_is_heard_once_and_only_by_a_live_attempt(current: Session) -> None:
-    job = submit(current, 1)
-    (item,) = send(current)
-    assert attempts.started(current, item.attempt, {}, now=NOW) is None
-    assert attempts.started(current, "nonsense", {}, now=NOW) is None
-    assert attempts.store(current, job.id, {"rows": [row(0)]}, now=NOW) is None
-    assert attempts.finished(current, job.id, {"outcome": "done"}, now=NOW) is None
-    assert attempts.mark_lost(current, job.id, "no heartbeat", before=LATER, now=NOW) is None
-
-
 def test_finished_may_overtake_started(current: Session) -> None:
     job = submit(current, 1)
     (item,) = send(current, start=False)
     store(current, item, [row(0)])
     finish(current, item)
-    assert attempts.started(current, item.attempt, {"worker": "w"}, now=NOW) is None
+    assert unchecked.started(current, item.attempt, {"worker": "w"}, now=NOW) is None
     ended = now_of(current, job)
     assert (ended.state, ended.verdict, ended.started_at) == ("finished", "pass", NOW)
 
@@ -468,14 +459,14 @@ def test_results_may_overtake_started(current: Session) -> None:
     (item,) = send(current, start=False)
     store(current, item, [row(0)])
     assert now_of(current, job).state == "running"
-    assert attempts.started(current, item.attempt, {"worker": "w"}, now=NOW) == job.id
+    assert unchecked.started(current, item.attempt, {"worker": "w"}, now=NOW) == job.id
     assert attempts_of(current, job.id)[0]["worker"] == "w"
 
 
 def test_unstarted_attempts_are_sent_again_in_a_new_life_of_the_broker(current: Session) -> None:
     submit(current, 2, chunk_seconds=1e-6)
     started, waiting = send(current, start=False)
-    attempts.started(current, started.attempt, {}, now=NOW)
+    unchecked.started(current, started.attempt, {}, now=NOW)
     assert [item.attempt for item in dispatching.unclaimed(current)] == [waiting.attempt]
 
 
@@ -486,7 +477,7 @@ def test_cancel_ends_at_once_what_no_worker_has_started(current: Session) -> Non
     assert ended is not None
     assert (ended.state, ended.verdict, ended.chunks.open, ended.done) == ("cancelled", None, 0, 0)
     assert attempts.is_canceled(current, sent.attempt)
-    assert attempts.started(current, sent.attempt, {}, now=NOW) is None
+    assert unchecked.started(current, sent.attempt, {}, now=NOW) is None
     store(current, sent, [row(0)])
     assert seeds_of(current, job) == {}
     assert jobs.cancel(current, job.id) == ended
@@ -693,7 +684,7 @@ def test_a_job_that_fails_takes_back_what_no_worker_has_started(current: Session
     assert queues.expire(current, job.id, now=LATER)
     assert attempts.is_canceled(current, sent.attempt)
     assert current.get_one(AttemptRow, sent.attempt).state == AttemptState.cancelled
-    assert attempts.started(current, sent.attempt, {"worker": "w"}, now=LATER) is None
+    assert unchecked.started(current, sent.attempt, {"worker": "w"}, now=LATER) is None
     assert send(current) == []
 
 

@@ -15,6 +15,7 @@ import pytest
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+import unchecked
 from background_thread import short
 from gonogo_service.background import reaper
 from gonogo_service.background.reaper import Reaper
@@ -82,7 +83,7 @@ class Watched:
         """Store a job of one seed that runs since then; return its id and its attempt's."""
         (job,) = self.sent(second)
         attempt = self.do(attempts_of, job)[0]["id"]
-        self.do(attempts.started, attempt, {"worker": "w"}, now=at(second))
+        self.do(unchecked.started, attempt, {"worker": "w"}, now=at(second))
         return job, attempt
 
     def states(self, *job_ids: str) -> list[str]:
@@ -125,9 +126,9 @@ def test_silence_counts_only_while_an_api_was_there_to_be_told(
     job, attempt = watched.running(-3600)
     if reported:  # of its two batches one is on its way
         batch = {"batch": 0, "rows": [row(0)]}
-        watched.do(attempts.store, attempt, batch, now=at(-3600))
+        watched.do(unchecked.store, attempt, batch, now=at(-3600))
         body = {"outcome": "done", "sent": [[0, 0]], "batches": 2}
-        watched.do(attempts.finished, attempt, body, now=at(-3600))
+        watched.do(unchecked.finished, attempt, body, now=at(-3600))
     redis = watched.context.redis
     state, closed = ("reported", "done") if reported else ("running", "lost")
     watched.run(*range(0, 40, 4))

@@ -19,11 +19,7 @@ from gonogo.settings import Settings
 from gonogo_service.background import roles
 from gonogo_service.background.roles import LEASE_S, Role, take
 from gonogo_service.kit import background_context
-from gonogo_service.kit.background_context import (
-    BackgroundContext,
-    Stopping,
-    open_background_context,
-)
+from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_service.kit.database.engine import session
 from gonogo_service.kit.outbox import leases
 from gonogo_workers import queue
@@ -194,18 +190,6 @@ def test_a_process_starts_without_its_broker(migrated_sqlite_url: str) -> None:
     assert [log["log_level"] for log in logs] == ["warning"]
 
 
-def test_a_database_that_is_away_is_waited_for_until_the_process_stops(
-    context: BackgroundContext,
-) -> None:
-    work, stop = Script(*[SERVER_GONE] * 9), Steps(10)
-    with capture_logs() as logs:
-        assert replace(context, stop=stop).patiently(work) == 10
-    assert stop.waits == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5]
-    assert {log["error"] for log in logs} == {"(builtins.Exception) the server"}
-    with pytest.raises(Stopping):
-        replace(context, stop=Steps(1)).patiently_reading(Script(*[SERVER_GONE] * 3))
-
-
 def test_what_is_due_is_handled_until_something_stops_it(
     context: BackgroundContext, clock: SimpleNamespace
 ) -> None:
@@ -232,8 +216,6 @@ def test_what_is_due_is_handled_until_something_stops_it(
         assert context.handle_each("delivery", ["bad", "a"], handle) == 1
     assert [log["id"] for log in logs] == ["bad", "bad"]
     assert run(*"abcde", max_s=2) == 3
-    stops = iter([False, False, True])
-    assert run(*"abcde", stopped=lambda: next(stops)) == 2
     with pytest.raises(OperationalError):
         context.handle_each("delivery", ["a"], Script(SERVER_GONE))
     context.stop.set()

@@ -16,6 +16,7 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 import migrated_database
+import unchecked
 from database_params import BOTH_ENGINES
 from gonogo_service.flags import store as flags
 from gonogo_service.jobs import (
@@ -82,13 +83,13 @@ def send(current: Session, count: int = 1000) -> list[Sendable]:
     dispatching.dispatch(current, chunks.choose(current, QUEUE, count), now=NOW)
     sendable = hand_out(current, now=NOW)
     for item in sendable:
-        attempts.started(current, item.attempt, {"worker": "w"}, now=NOW)
+        unchecked.started(current, item.attempt, {"worker": "w"}, now=NOW)
     return sendable
 
 
 def store(current: Session, item: Sendable, rows: Sequence[dict[str, Any]], batch: int = 0) -> None:
     """Store one batch of an attempt."""
-    attempts.store(current, item.attempt, {"batch": batch, "rows": list(rows)}, now=NOW)
+    unchecked.store(current, item.attempt, {"batch": batch, "rows": list(rows)}, now=NOW)
 
 
 def end(
@@ -101,7 +102,7 @@ def end(
         "batches": None,
         **more,
     }
-    attempts.finished(current, item.attempt, body, now=NOW)
+    unchecked.finished(current, item.attempt, body, now=NOW)
 
 
 def canceled(current: Session, items: Sequence[Sendable]) -> list[Sendable]:
@@ -286,7 +287,7 @@ def test_a_logic_bug_stops_at_its_first_seed_and_its_attempt_runs_on_for_its_art
     wrong["outputs"]["dx"] |= {"fault": "s1 is subtracted twice", "rounding_ratio": 9.0}
     log = {"kind": "log", "seed": 1, "repeat": 0, "output": "", "content": {"text": "x"}}
     body = {"batch": 1, "rows": [wrong], "artifacts": [log]}
-    attempts.store(current, items[0].attempt, body, now=NOW)
+    unchecked.store(current, items[0].attempt, body, now=NOW)
     end(current, items[0])
     ended = now_of(current, job)
     assert (ended.state, ended.verdict, ended.counts) == (

@@ -11,9 +11,10 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 import migrated_database
+import unchecked
 from database_params import BOTH_ENGINES
 from gonogo_service.flags import store as flags
-from gonogo_service.jobs import attempts, chunks, dispatching, events
+from gonogo_service.jobs import chunks, dispatching, events
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import utcnow
@@ -60,12 +61,12 @@ def run(current: Session, make: Callable[[int], dict[str, Any]], **changes: Any)
     while True:
         dispatching.dispatch(current, chunks.choose(current, QUEUE, 1), now=NOW)
         (item,) = hand_out(current, now=NOW)
-        attempts.started(current, item.attempt, {"worker": "w"}, now=NOW)
-        attempts.finished(
+        unchecked.started(current, item.attempt, {"worker": "w"}, now=NOW)
+        unchecked.finished(
             current, item.attempt, {"outcome": "done", "sent": item.work, "batches": 1}, now=NOW
         )  # it overtakes its rows
         for _ in range(2):
-            attempts.store(
+            unchecked.store(
                 current,
                 item.attempt,
                 {"batch": 0, "rows": [make(number) for number, _ in item.work]},

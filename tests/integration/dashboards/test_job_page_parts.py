@@ -9,9 +9,10 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 import stored_jobs
+import unchecked
 from api import in_process
 from gonogo.judging.error_maps import error_map
-from gonogo_service.jobs import artifacts, attempts, chunks, dispatching
+from gonogo_service.jobs import artifacts, chunks, dispatching
 from gonogo_service.jobs.model import AttemptRow, JobRow
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
@@ -51,7 +52,7 @@ def _map(offset: float) -> dict[str, Any]:
 def _filled(session: Session) -> JobRow:
     job = stored_jobs.submit(session, seeds=6)
     (attempt,) = dispatching.dispatch(session, chunks.choose(session, job.queue, 1), now=utcnow())
-    attempts.started(
+    unchecked.started(
         session,
         attempt,
         {"worker": "w", "device": "lab-1/wormhole:0", "host": "lab-1"},

@@ -25,7 +25,7 @@ from gonogo_dashboards.overview.overview import OverviewView
 from gonogo_service.devices import changes, workers
 from gonogo_service.devices.model import DeviceRow
 from gonogo_service.flags import store as flags
-from gonogo_service.hosts import refused_messages
+from gonogo_service.hosts import refused_requests
 from gonogo_service.hosts import store as hosts
 from gonogo_service.hosts.model import HostRow
 from gonogo_service.jobs import closing
@@ -247,7 +247,7 @@ def test_the_page_and_its_twin_say_the_same_in_a_bounded_number_of_statements(
         assert "gonogo demo" in api.client.get("/").text
         with api.context.session() as current:
             current.add(HostRow(id=new_id(), name="<lab>", queues=["*"], created_at=noon))
-            refused_messages.record(current, "<lab>", "sender", "<forged>", now=utcnow())
+            refused_requests.record(current, "<lab>", "sender", "<forged>", now=utcnow())
             stored_jobs.finished(current, seeds=2)
             machines = stored_jobs.fleet(current, stored_jobs.submit(current))
             night(current, a=True, b=False)
@@ -286,8 +286,8 @@ def test_a_flagged_host_needs_someone_for_a_week_and_stays_on_the_list_of_hosts(
         for name in ("lab-1", "lab-2"):
             code = hosts.add(current, Keys("k" * 40), name, actor="admin").secret
             hosts.join(current, Keys("k" * 40), code)
-        refused_messages.record(current, "lab-2", "age", "400 s old", now=utcnow())
-        refused_messages.record(current, "lab-1", "sender", "it spoke for lab-2", now=utcnow())
+        refused_requests.record(current, "lab-2", "age", "400 s old", now=utcnow())
+        refused_requests.record(current, "lab-1", "sender", "it spoke for lab-2", now=utcnow())
     view = look(engine)
     assert [(need.what, need.words) for need in view.needs] == [("hosts", "1 flagged host")]
     (flagged,) = view.fleet.flagged

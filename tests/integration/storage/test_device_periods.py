@@ -10,6 +10,7 @@ from sqlalchemy import Engine, func, select
 
 import device_month
 import stored_jobs
+import unchecked
 from gonogo_dashboards.devices import device_page, lines
 from gonogo_service.devices import history, periods
 from gonogo_service.devices.model import DeviceHealthRow, DevicePeriodRow, DeviceRow
@@ -28,7 +29,7 @@ def began(engine: Engine, seeds: int, at: datetime) -> str:
     with session(engine) as current:
         job = jobs.create(current, new_job(seeds))
         (attempt,) = dispatching.dispatch(current, chunks.choose(current, job.queue, 1), now=at)
-        attempts.started(
+        unchecked.started(
             current, attempt, {"worker": "w", "device": DEVICE, "host": "lab-1"}, now=at
         )
     return attempt
@@ -41,7 +42,7 @@ def test_seeds_count_once_when_they_are_stored_and_time_when_an_attempt_ends(
     attempt = began(engine, 3, start)
     with session(engine) as current:
         for _ in range(2):  # a batch that is delivered twice
-            attempts.store(
+            unchecked.store(
                 current,
                 attempt,
                 {"batch": 0, "rows": [row(0), row(1)]},
@@ -55,10 +56,10 @@ def test_seeds_count_once_when_they_are_stored_and_time_when_an_attempt_ends(
         )
         assert pulse.rates["now"].window_s == 90
         assert pulse.load(DEVICE).hour == pytest.approx(60 / 3570)  # it still runs
-        attempts.store(current, attempt, {"batch": 1, "rows": [row(2)]}, now=NOW)
+        unchecked.store(current, attempt, {"batch": 1, "rows": [row(2)]}, now=NOW)
         sent = [[0, 0], [1, 0], [2, 0]]
         for _ in range(2):
-            attempts.finished(
+            unchecked.finished(
                 current, attempt, {"outcome": "done", "sent": sent, "batches": 2}, now=NOW
             )
         hours = periods.hours(current, DEVICE, since=NOW - timedelta(days=1))
@@ -131,14 +132,14 @@ def test_the_jobs_of_a_device_are_those_that_it_ran_last(engine: Engine) -> None
         ran = [stored_jobs.submit(current, seeds=1) for _ in range(3)]
         sent = dispatching.dispatch(current, chunks.choose(current, ran[0].queue, 3), now=NOW)
         for place, attempt in enumerate(sent[:2]):
-            attempts.started(
+            unchecked.started(
                 current,
                 attempt,
                 {"worker": "w", "device": DEVICE},
                 now=NOW + timedelta(seconds=place),
             )
         other_job_ids = {
-            attempts.started(current, attempt, {"worker": "w", "device": "other"}, now=NOW)
+            unchecked.started(current, attempt, {"worker": "w", "device": "other"}, now=NOW)
             for attempt in sent[2:]
         }
         recent_jobs = history.recent_jobs(current, DEVICE, limit=5)

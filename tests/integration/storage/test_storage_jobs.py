@@ -14,13 +14,13 @@ from sqlalchemy import Engine, func, inspect, select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+import unchecked
 from gonogo_service.builds import store as builds
 from gonogo_service.devices import workers
 from gonogo_service.flags import store as flags
 from gonogo_service.flags.model import FlagRow, FlagState
 from gonogo_service.jobs import (
     artifacts,
-    attempts,
     chunks,
     dispatching,
     events,
@@ -51,7 +51,7 @@ def dispatch_all(current: Session) -> list[dispatching.Sendable]:
     dispatching.dispatch(current, chunks.choose(current, QUEUE, 1000), now=utcnow())
     sendable = hand_out(current, now=utcnow())
     for item in sendable:
-        assert attempts.started(
+        assert unchecked.started(
             current, item.attempt, {"worker": "w", "device": "emulator:0"}, now=utcnow()
         )
     return sendable
@@ -67,13 +67,13 @@ def run(
         job = jobs.create(current, new_job([result["seed"] for result in rows], **changes))
     with session(engine) as current:
         for item in dispatch_all(current):
-            attempts.store(
+            unchecked.store(
                 current,
                 item.attempt,
                 {"batch": 0, "rows": rows, "artifacts": []},
                 now=utcnow(),
             )
-            attempts.finished(
+            unchecked.finished(
                 current, item.attempt, {"outcome": "done", "sent": item.work}, now=utcnow()
             )
     with reading(engine) as current:

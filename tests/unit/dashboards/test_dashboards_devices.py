@@ -14,7 +14,7 @@ from gonogo_dashboards.devices.lines import DeviceLine
 from gonogo_dashboards.overview import days as day_bars
 from gonogo_service.devices.history import Change
 from gonogo_service.devices.periods import Hour, Load
-from gonogo_service.hosts.model import HostRow, RefusedMessageRow
+from gonogo_service.hosts.model import HostRow, RefusedRequestRow
 from gonogo_service.kit.database.states import CanaryOutcome
 
 NOW = datetime(2026, 1, 31, 12, 30, tzinfo=UTC)
@@ -45,7 +45,7 @@ def test_a_device_s_page_tells_its_hosts_clock_and_what_was_refused() -> None:
         flagged_at=NOW - timedelta(hours=2),
         flag_reason="it spoke for lab-2",
         refusals=[
-            RefusedMessageRow(reason=reason, count=count)
+            RefusedRequestRow(reason=reason, count=count)
             for reason, count in {"age": 3, "sender": 1}.items()
         ],
     )

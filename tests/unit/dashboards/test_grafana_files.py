@@ -38,7 +38,7 @@ def state() -> metrics.State:
         "device_health": {(device, "n150", health): 1 for health in DeviceHealth},
         "device_drained": {device: 0},
         "device_temperature_celsius": {device: 45},
-        "messages_refused": {
+        "requests_refused": {
             ("lab-1", reason): 1 for reason in ("sender", "conflict", "signature")
         },
         "duty_held": {"dispatcher": 1},

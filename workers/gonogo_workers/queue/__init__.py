@@ -5,19 +5,11 @@ the domain. What an attempt has to do, the worker asks the service over HTTPS (d
 """
 
 from gonogo_workers.queue.broker import celery_url, make_app, redis_client
-from gonogo_workers.queue.dropped import Dropped
-from gonogo_workers.queue.names import (
-    DISPATCH_NOTIFICATION_KEY,
-    ID_CHARS,
-    RUN_ATTEMPT,
-    chunk_queue,
-)
+from gonogo_workers.queue.names import DISPATCH_NOTIFICATION_KEY, RUN_ATTEMPT, chunk_queue
 
 __all__ = [
     "DISPATCH_NOTIFICATION_KEY",
-    "ID_CHARS",
     "RUN_ATTEMPT",
-    "Dropped",
     "celery_url",
     "chunk_queue",
     "make_app",

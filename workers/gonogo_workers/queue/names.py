@@ -6,8 +6,6 @@ from typing import Final
 
 RUN_ATTEMPT: Final = "gonogo.run_attempt"
 DISPATCH_NOTIFICATION_KEY: Final = "gonogo:dispatch"
-ID_CHARS: Final = 36
-"""An item of a queue is an attempt's id: a UUID with hyphens."""
 
 
 def chunk_queue(executor: str, arch: str, board: str) -> str:

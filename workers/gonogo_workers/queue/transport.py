@@ -10,8 +10,10 @@ counted. What Celery sees is made here: the task, with the id and the queue as i
 
 from __future__ import annotations
 
+import logging
 import re
 import time
+from collections import Counter
 from queue import Empty
 from typing import Any, Final
 from uuid import uuid4
@@ -20,19 +22,29 @@ from kombu.serialization import register
 from kombu.transport import redis as kombu_redis
 from redis.exceptions import ResponseError
 
-from gonogo_workers.queue.dropped import Dropped
 from gonogo_workers.queue.names import RUN_ATTEMPT
 
 CONTENT_TYPE: Final = "application/x-gonogo"
 SERIALIZER: Final = "gonogo"
+log = logging.getLogger(__name__)
 ID: Final = re.compile(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""An attempt's id: a UUID of 36 characters."""
 WRONG_TYPE_S: Final = 0.5
+_dropped: Final = Counter[str]()
+"""Queue -> items that were dropped."""
+
+
+def _drop(queue: str, why: str) -> None:
+    """Count a dropped item. The log has the first, the tenth, the hundredth, ...: no flood."""
+    _dropped[queue] += 1
+    if str(_dropped[queue]).strip("0") == "1":
+        log.warning("the queue %s: %s (%d dropped)", queue, why, _dropped[queue])
 
 
 def to_celery(item: bytes, queue: str) -> dict[str, Any] | None:
     """Return Celery's message for an item of a queue; None if it is no id."""
     if ID.fullmatch(item) is None:
-        Dropped.add(queue, "isn't the id of an attempt")
+        _drop(queue, "an item isn't the id of an attempt")
         return None
     return {
         "body": f"{item.decode()} {queue}",
@@ -75,7 +87,7 @@ class Channel(kombu_redis.Channel):
                 raise
             except ResponseError as problem:
                 # somebody made another value of a queue's key: as bad as a broker that is away
-                Dropped.add(", ".join(self.active_queues), f"can't be read: {problem}")
+                _drop(", ".join(self.active_queues), f"it can't be read: {problem}")
                 time.sleep(WRONG_TYPE_S)
                 raise Empty() from problem
             if not answer:

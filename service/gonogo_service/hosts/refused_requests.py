@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo_service.hosts.model import HostRow, RefusedMessageRow
+from gonogo_service.hosts.model import HostRow, RefusedRequestRow
 from gonogo_service.kit import audit
 from gonogo_service.kit.database.dialect import insert_once
 from gonogo_service.kit.database.encoding import storable
@@ -33,9 +33,9 @@ def record(
         "last_at": now,
         "audited_at": long_ago,
     }
-    insert_once(session, RefusedMessageRow, [first])
+    insert_once(session, RefusedRequestRow, [first])
     row = session.get_one(
-        RefusedMessageRow, (sender, reason), with_for_update=True, populate_existing=True
+        RefusedRequestRow, (sender, reason), with_for_update=True, populate_existing=True
     )
     row.count += count
     row.detail, row.last_at = detail, now
@@ -44,7 +44,7 @@ def record(
         audit.record(
             session,
             actor=f"host:{sender}",
-            action="message.refused",
+            action="request.refused",
             subject=sender,
             detail={"reason": reason, "detail": detail, "count": row.count},
         )
@@ -56,5 +56,5 @@ def record(
 
 def counts(session: Session) -> dict[tuple[str, str], int]:
     """Return the numbers of refused messages by (sender, reason)."""
-    query = select(RefusedMessageRow.sender, RefusedMessageRow.reason, RefusedMessageRow.count)
+    query = select(RefusedRequestRow.sender, RefusedRequestRow.reason, RefusedRequestRow.count)
     return {(sender, reason): count for sender, reason, count in session.execute(query)}
