@@ -34,11 +34,11 @@ class LazyGroup(Group):
     """A group that lists its commands from COMMANDS and imports a command's module to run it."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """In the order of the table, which is the order of the help."""
+        """Return the names in the order of the table, which is the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
-        """A stand-in with the help's line: what `gonogo --help` and completion need."""
+        """Return a placeholder with the help's line, for `gonogo --help` and completion."""
         entry = COMMANDS.get(cmd_name)
         return (
             None
@@ -47,9 +47,9 @@ class LazyGroup(Group):
         )
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The real command, imported now. An unknown name is reported by the base class."""
-        name, stand_in, rest = super().resolve_command(ctx, args)
-        return name, stand_in if name is None or stand_in is None else load(name), rest
+        """Import and return the real command. The base class reports an unknown name."""
+        name, placeholder, rest = super().resolve_command(ctx, args)
+        return name, placeholder if name is None or placeholder is None else load(name), rest
 
 
 def load(name: str) -> Any:

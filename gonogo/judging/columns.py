@@ -1,7 +1,7 @@
 """The outputs of many seeds as columns.
 
-Workers send them so, and ingest counts and packs them so: a number costs a hundredth of what it
-costs in an object of its own.
+Workers send them so, and the service counts and packs them so: a number costs a hundredth of what
+it costs in an object of its own.
 """
 
 from __future__ import annotations

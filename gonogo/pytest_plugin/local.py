@@ -1,6 +1,6 @@
 """Store runs in an SQLite file, if there is no server: tests, comparisons and numbers.
 
-A run also has the lines that a server would get. This is SQL outside of gonogo_storage, because it
+A run also has the lines that a server would get. This is SQL outside of the service, because it
 runs in a user's repository, without the rest of GoNoGo.
 """
 

@@ -10,7 +10,7 @@ from gonogo.spec.verdicts import Explanation, Verdict, verdict, worst, worst_exp
 
 
 class Outcome(StrEnum):
-    """The outcome that a test itself reports."""
+    """The outcome that a test itself reports, the worst first."""
 
     error = "error"
     """It could not be run, or not be judged."""

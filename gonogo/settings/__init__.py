@@ -3,7 +3,7 @@
 Secrets may come from files instead (`secrets`). An error never shows a value: what stands in a
 setting by mistake may be a secret.
 
-Imported by storage, workers, service, dashboards and cli; imports nothing of ours. docs/settings.md
+Every part of the project imports this package, which imports nothing else of ours. docs/settings.md
 holds the same table, and a test compares the two: a setting without a documented meaning fails it.
 """
 

@@ -26,7 +26,7 @@ class Statistic:
         sentence: what it is, for the docs and for hovering on pages.
         reference: what the output is compared with: the raw reference, the quantized one, or a
             replay of its arithmetic; "" where nothing is.
-        kind: the type of its value where it isn't null; ingest refuses other values.
+        kind: the type of its value where it isn't null; the service refuses other values.
         label: the heading of its column on the page of a seed, which doesn't show it without one.
         unit: the unit of its value, if it has one.
         column: exports have a column of that name; the others are JSON in the column `other`.

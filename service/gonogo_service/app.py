@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Concatenate, ParamSpec, TypeVar
 
 from anyio import to_thread
 from fastapi import FastAPI
+from sqlalchemy.orm import Session
 from starlette.middleware.gzip import GZipMiddleware
 
 from gonogo import settings as configuration
+from gonogo import urls
 from gonogo.kernels import registry as kernels
 from gonogo.settings import Settings
 from gonogo.settings.release import release
-from gonogo.urls import API
 from gonogo_dashboards import pages
 from gonogo_service import login, refusals, triage_form
 from gonogo_service.bisections import store as bisections
 from gonogo_service.edge import Edge
 from gonogo_service.jobs import events as stored_events
-from gonogo_service.jobs.events import Event
 from gonogo_service.jobs.live_events import Hub, closing_on_signals
 from gonogo_service.kit import openapi
 from gonogo_service.kit.body_limits import BodyLimits, LimitBodies
@@ -33,12 +33,15 @@ from gonogo_service.operate import health_api as health
 from gonogo_service.operate import metrics
 from gonogo_service.operate.presence import present
 from gonogo_service.operate.readiness import PATIENCE_S, Readiness, check
+from gonogo_service.people import auth
 from gonogo_service.people import store as tokens
 from gonogo_service.people.context import Context
 from gonogo_service.people.failures import FailureLimits
 from gonogo_service.people.live_principals import LivePrincipals
 from gonogo_service.routers import routers
 
+P = ParamSpec("P")
+T = TypeVar("T")
 GZIP_FROM = 2_000
 """Bytes; shorter answers fit into two packets. Event streams and precompressed files are sent as
 they are. The length of a compressed page can't leak the CSRF token: the cookie is SameSite=Strict,
@@ -78,7 +81,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app = FastAPI(
         title=openapi.TITLE,
         version=release(),
-        openapi_url=f"{API}/openapi.json",
+        openapi_url=urls.OPENAPI,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -106,59 +109,45 @@ def make_context(settings: Settings) -> Context:
     """Create the shared resources of an app."""
     if settings.database_url is None:
         raise ValueError("GONOGO_DATABASE_URL is not set")
-    if settings.secret_key is not None:
-        secret = settings.secret_key.get_secret_value()
-    elif settings.embedded:
+    if settings.secret_key is None and settings.embedded:
         # nobody logs in on loopback; tokens would not outlive the process
-        secret = secrets.token_hex(32)
+        keys = Keys(secrets.token_hex(32))
     else:
-        raise ValueError(
-            "GONOGO_SECRET_KEY is not set: tokens and sessions are stored as hashes under it"
-        )
+        keys = auth.keys_of(settings)
     engine = engines.make_engine(settings.database_url)
 
-    def positions(job_ids: Collection[str]) -> dict[str, stored_events.Position]:
-        with engines.reading(engine) as session:
-            return stored_events.positions(session, job_ids)
+    def reading(function: Callable[Concatenate[Session, P], T]) -> Callable[P, T]:
+        """Return the function with a read transaction of its own."""
 
-    def read(job_id: str, after: int) -> list[Event[Any]]:
-        with engines.reading(engine) as session:
-            return stored_events.after(session, job_id, after)
+        def read(*args: P.args, **kwargs: P.kwargs) -> T:
+            with engines.reading(engine) as session:
+                return function(session, *args, **kwargs)
 
-    def bisection_positions(ids: Collection[str]) -> dict[str, stored_events.Position]:
-        with engines.reading(engine) as session:
-            return bisections.positions(session, ids)
+        return read
 
-    def bisection_events(bisection_id: str, after: int) -> list[Event[Any]]:
-        with engines.reading(engine) as session:
-            return bisections.after(session, bisection_id, after)
+    def living(session: Session, token_ids: Collection[str], logins: Collection[str]) -> set[str]:
+        return tokens.living(session, token_ids, logins, utcnow())
 
-    def read_state() -> metrics.State:
-        with engines.reading(engine) as session:
-            return metrics.read(session, heartbeat_timeout_s=settings.heartbeat_timeout_s)
-
-    def read_totals() -> metrics.State:
-        with engines.reading(engine) as session:
-            return metrics.totals(session)
-
-    def living(token_ids: Collection[str], logins: Collection[str]) -> set[str]:
-        with engines.reading(engine) as session:
-            return tokens.living(session, token_ids, logins, utcnow())
+    def state(session: Session) -> metrics.State:
+        return metrics.read(session, heartbeat_timeout_s=settings.heartbeat_timeout_s)
 
     notifier = DispatchNotifier(settings.broker_url)
     probe = engines.make_engine(settings.database_url, pool_size=1, patience_s=PATIENCE_S)
-    hub, bisection_hub = Hub(positions, read), Hub(bisection_positions, bisection_events)
+    hub = Hub(reading(stored_events.positions), reading(stored_events.after))
+    bisection_hub = Hub(reading(bisections.positions), reading(bisections.after))
     return Context(
         settings=settings,
         engine=engine,
         probe=probe,
         readiness=Readiness(lambda: check(probe, notifier)),
-        keys=Keys(secret),
+        keys=keys,
         notifier=notifier,
         hub=hub,
         bisections=bisection_hub,
-        live=LivePrincipals(living),
+        live=LivePrincipals(reading(living)),
         metrics=metrics.Metrics(
-            read_state, read_totals, lambda: hub.streams + bisection_hub.streams
+            reading(state),
+            reading(metrics.totals),
+            lambda: hub.streams + bisection_hub.streams,
         ),
     )

@@ -9,8 +9,7 @@ from dataclasses import fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from gonogo.reports.table import as_text
-from gonogo_service.kit.database.encoding import encode
+from gonogo_service.kit import rows
 
 _PLAIN = (str, int, float, Mapping)
 
@@ -48,6 +47,4 @@ def _cell(item: Any, path: tuple[str, ...]) -> object:
     value = item
     for name in path:
         value = None if value is None else getattr(value, name)
-    if isinstance(value, Mapping):
-        return encode(value) if value else ""
-    return as_text(value) if isinstance(value, str) else value
+    return rows.cell(value)

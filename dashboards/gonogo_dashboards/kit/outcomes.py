@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-RED = frozenset({"error", "crash", "hang", "failed"})
-WORST_FIRST = ("error", "crash", "hang", "failed", "skipped", "not_run", "passed")
+from gonogo.reports.outcomes import Outcome
+
+RED = frozenset({Outcome.error, Outcome.crash, Outcome.hang, Outcome.failed})
+WORST_FIRST = tuple(Outcome)
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ STANDING_SENTENCES: dict[str, str] = {
 }
 """How a test stands by its jobs of the last 30 days."""
 
-ANSWERS, DELIVERIES, INCOMING = AnswerState, DeliveryState, IncomingState
+ANSWERS, DELIVERIES, INCOMING, JOBS = AnswerState, DeliveryState, IncomingState, JobState
 SOURCES, WEBHOOK_KINDS = HookSource, WebhookKind
 """For templates, whose filters offer the members."""
 
@@ -126,11 +126,6 @@ def sentence_case(text: str) -> str:
 def flag_hover(kind: str) -> str:
     """Return what hovering over a kind of flag shows: its sentence, and the value."""
     return f"{FlagKind(kind).sentence} ({kind})"
-
-
-def job_states() -> list[tuple[str, str]]:
-    """Return the states of jobs for a form: (value, label) of each."""
-    return [(state.value, state.label) for state in JobState]
 
 
 def state_hover(state: str) -> str:

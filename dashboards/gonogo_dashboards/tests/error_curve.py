@@ -97,7 +97,7 @@ def read(
         newest = "the newest " if len(points) >= MAX_BUILDS else ""
         points_words = f"{newest}{words.count(len(known), noun)}"
         summary = f"{output}: the mean {label(metric)} of {points_words} {spread}."
-        summary += f" {_first_up(changes_found.words)}." if changes_found else ""
+        summary += f" {words.sentence_case(changes_found.words)}." if changes_found else ""
     hollow = [point.name for point in points if point.hollow and point.shown]
     summary += f" Hollow passes: {named(hollow, noun)}." if hollow else ""
     summary += f" NaN or Inf: {named([point.name for point in odd], noun)}." if odd else ""
@@ -135,7 +135,3 @@ def _point(point: TrendPoint, output: str) -> CurvePoint:
         point.nonfinite.get(output, 0),
         bool(point.counts.get(Verdict.pass_by_tolerance)),
     )
-
-
-def _first_up(text: str) -> str:
-    return text[:1].upper() + text[1:]

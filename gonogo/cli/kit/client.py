@@ -8,6 +8,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -129,7 +130,7 @@ class Client:
     def call(
         self, method: str, path: str, *, body: Mapping[str, Any] | None = None, **parameters: Any
     ) -> Any:
-        """One request; the decoded JSON of the answer.
+        """Send a request; return the decoded JSON of the answer.
 
         A connection that breaks (the API was restarted under a kept-open one) is tried once more:
         the Idempotency-Key makes sure that the first try, if it did arrive, is not done twice.
@@ -137,7 +138,7 @@ class Client:
         return self._once(method, path, parameters, json=body)
 
     def send(self, path: str, data: bytes, **parameters: Any) -> Any:
-        """POST a file; the decoded JSON of the answer. As `call`, with time for a large one."""
+        """POST a file, as `call` does, with time for a large one."""
         headers = {"Content-Type": "application/octet-stream"}
         return self._once(
             "POST",
@@ -198,7 +199,14 @@ class Client:
             print(f"gonogo: this token ends {end}: gonogo tokens rotate", file=sys.stderr)
 
     def parts(self, path: str, **parameters: Any) -> Iterator[bytes]:
-        """A streamed answer as it comes (results as a file)."""
+        """Return the parts of a streamed answer, such as results as a file.
+
+        The first one is read at once: a server that refuses leaves no empty file.
+        """
+        parts = self._parts(path, parameters)
+        return chain([next(parts, b"")], parts)
+
+    def _parts(self, path: str, parameters: Mapping[str, Any]) -> Iterator[bytes]:
         try:
             with self._http.stream("GET", API + path, params=parameters) as answer:
                 yield from self._checked(answer).iter_bytes()
@@ -208,7 +216,7 @@ class Client:
     def pages(
         self, path: str, *, most: int | None = None, **parameters: Any
     ) -> Iterator[dict[str, Any]]:
-        """Every item of a list, page by page, at most `most`.
+        """Yield every item of a list, page by page, at most `most`.
 
         A result with more outputs than a page has is put together again.
         """
@@ -247,7 +255,7 @@ class Client:
                 return {"items": items, "next": cursor}
 
     def job(self, job: str) -> dict[str, Any]:
-        """GET /jobs/{id}."""
+        """Return a job: GET /jobs/{id}."""
         record: dict[str, Any] = self.call("GET", f"/jobs/{job}")
         return record
 
@@ -294,7 +302,7 @@ class Client:
             yield from parse_events(lines)
 
     def wait(self, job: str, *, patience_s: float = PATIENCE_S) -> dict[str, Any]:
-        """The job once it ended."""
+        """Return the job once it has ended."""
         for _ in self.follow(job, patience_s=patience_s):
             pass
         return self.job(job)

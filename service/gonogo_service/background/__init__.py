@@ -1,1 +1,1 @@
-"""The background process: dispatcher, ingest, reaper, assessments, scheduler, delivery, ..."""
+"""The background process: dispatcher, reaper, assessments, scheduler, delivery, ..."""

@@ -1,4 +1,4 @@
-"""Assessments: the statistics of each closed job's variant, computed outside of ingest.
+"""Assessments: the statistics of each closed job's variant, computed after its results are stored.
 
 The role also opens, renews, resolves and expires flags.
 """

@@ -22,10 +22,10 @@ from gonogo_service.ci.answering import Answerer
 from gonogo_service.ci.github import GitHub, client_of
 from gonogo_service.ci.model import AnswerRow, IncomingDeliveryRow
 from gonogo_service.ci.processor import Processor, changed_paths
-from gonogo_service.kit.background_context import AWAY, BackgroundContext, log
+from gonogo_service.kit.background_context import AWAY, BackgroundContext, first_line, log
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.outbox.model import DueWorkRow, OutboxRow
-from gonogo_service.kit.principals import Keys
+from gonogo_service.people import auth
 from gonogo_service.tests.assessments import ASSESS
 from gonogo_service.webhooks import messages, sending
 from gonogo_service.webhooks.model import DeliveryRow
@@ -121,7 +121,7 @@ class Deliver:
                 if self.stopped() or not self._handle(work, key) or time.monotonic() > until:
                     return
         except AWAY as problem:
-            error = (str(problem).splitlines() or [type(problem).__name__])[0]
+            error = first_line(problem)
             log.warning("database unavailable; work waits", receiver=receiver, error=error)
         finally:
             with self._lock:
@@ -167,8 +167,7 @@ def make_deliver(context: BackgroundContext) -> Deliver:
     """Return the role with every handler that the settings allow."""
     settings = context.settings
     by_topic = {type_: _subscriber(type_, settings) for type_ in messages.TYPES}
-    assert settings.secret_key is not None
-    box = Box(Keys(settings.secret_key.get_secret_value()))
+    box = Box(auth.keys_of(settings))
     clients: list[GitHub] = []
     try:
         # a client each: they are used in different threads

@@ -13,11 +13,9 @@ from functools import partial
 
 from sqlalchemy.orm import Session
 
-from gonogo_service.kit.background_context import AWAY, BackgroundContext, log
+from gonogo_service.kit.background_context import AWAY, BackgroundContext, first_line, log
 from gonogo_service.kit.outbox import leases
-
-LEASE_S = 10.0
-RENEW_S = 3.0
+from gonogo_service.kit.outbox.leases import LEASE_S, RENEW_S
 
 
 class Role(threading.Thread):
@@ -63,7 +61,7 @@ class Role(threading.Thread):
                 log.warning(
                     "database or broker unavailable; trying again",
                     role=self.name,
-                    error=(str(problem).splitlines() or [type(problem).__name__])[0],
+                    error=first_line(problem),
                 )
             except Exception:
                 delay = self._failed(delay)
@@ -99,13 +97,13 @@ def take(session: Session, name: str, holder: str) -> bool:
 
     A lease whose holder was a process of this host that is now dead is taken over at once.
     """
-    if leases.acquire(session, name, holder, LEASE_S):
+    if leases.acquire(session, name, holder):
         return True
     other = leases.holders(session).get(name)
     if other is None or not is_dead(other, holder):
         return False
     leases.release(session, other)
-    return leases.acquire(session, name, holder, LEASE_S)
+    return leases.acquire(session, name, holder)
 
 
 def is_taken(session: Session, name: str, holder: str) -> bool:
@@ -123,6 +121,6 @@ def is_dead(other: str, holder: str) -> bool:
         os.kill(int(pid), 0)
     except ProcessLookupError:
         return True
-    except PermissionError:
-        return False
+    except PermissionError:  # it is another user's
+        pass
     return False

@@ -9,6 +9,7 @@ import typer
 
 from gonogo import urls
 from gonogo.cli.kit import show, waiting
+from gonogo.cli.kit.body_options import JSON
 from gonogo.cli.kit.client import ENDED, Client
 from gonogo.cli.kit.option_groups import grouped
 from gonogo.flakiness.bisecting import Expect, Signal
@@ -53,7 +54,7 @@ def bisect(
     ),
     seed_start: int = typer.Option(0, "--seed-start", help="The first seed of every build."),
     wait: bool = typer.Option(False, "--watch", help="Wait for the answer."),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    as_json: bool = JSON,
 ) -> None:
     """Find the build of a series that changed a test, although its runs are noisy.
 

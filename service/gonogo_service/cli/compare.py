@@ -11,13 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from gonogo.cli.kit import show, waiting
-from gonogo.cli.kit.client import Client
+from gonogo.cli.kit.body_options import JSON
+from gonogo.cli.kit.client import PAGE, Client
 from gonogo.cli.kit.fail_on import FAIL_ON, FailOn
 from gonogo.cli.kit.terminal import plain
 from gonogo.fields import did_you_mean
 from gonogo.flakiness.classes import Class
 from gonogo.flakiness.gating import LABELS
-from gonogo_service.cli.jobs import JSON
 from gonogo_workers.cli import references
 
 GATE_COLORS = {0: "green", 1: "bold red", 3: "yellow"}
@@ -60,25 +60,16 @@ def _hint(client: Client, name: str) -> None:
 
 def read(client: Client, base: str, head: str, fail_on: str) -> dict[str, Any]:
     """Return the whole comparison, with every page of its tests under `items`."""
-    comparison: dict[str, Any] = client.call(
-        "GET", "/compare", base=base, head=head, fail_on=str(fail_on), limit=500
-    )
+    asked: dict[str, Any] = {"base": base, "head": head, "fail_on": str(fail_on), "limit": PAGE}
+    comparison: dict[str, Any] = client.call("GET", "/compare", **asked)
     while comparison["next"] is not None:
-        more = client.call(
-            "GET",
-            "/compare",
-            base=base,
-            head=head,
-            fail_on=str(fail_on),
-            limit=500,
-            cursor=comparison["next"],
-        )
+        more = client.call("GET", "/compare", **asked, cursor=comparison["next"])
         comparison = {**more, "items": [*comparison["items"], *more["items"]]}
     return comparison
 
 
 def watch(client: Client, base: str, head: str, fail_on: str) -> dict[str, Any]:
-    """The comparison once every job of both sides is over. A server that is away is waited for."""
+    """Return the comparison once every job of both sides is over, even if the server was away."""
 
     def glance() -> dict[str, Any]:
         comparison: dict[str, Any] = client.call(

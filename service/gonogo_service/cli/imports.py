@@ -10,6 +10,7 @@ import typer
 
 from gonogo import urls
 from gonogo.cli.kit import show
+from gonogo.cli.kit.body_options import JSON
 from gonogo.cli.kit.client import Client
 from gonogo.cli.kit.files import reading
 from gonogo.cli.kit.option_groups import grouped
@@ -57,7 +58,7 @@ def import_(
     form: Format | None = typer.Option(
         None, "--format", help="Format of the files; default: guessed from each."
     ),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    as_json: bool = JSON,
 ) -> None:
     """Store the tests of a run that happened elsewhere.
 

@@ -9,12 +9,12 @@ import typer
 
 from gonogo import urls
 from gonogo.cli.kit import show
+from gonogo.cli.kit.body_options import JSON
 from gonogo.cli.kit.client import ENDED, Client
 from gonogo.cli.kit.fail_on import FAIL_ON, FailOn
 from gonogo.reports import red_hollow
 from gonogo_workers.cli import references, selections
 
-JSON = typer.Option(False, "--json", help="Print JSON.")
 WITHOUT_NUMBERS = {"error", "crash", "hang"}
 """Verdicts of seeds whose message says what happened."""
 MAX_RESULTS = 2000
@@ -61,14 +61,19 @@ def report(client: Client, job: dict[str, Any], as_json: bool, fail_on: FailOn) 
         for sentence in _sentences(client, job, diagnosis or {}):
             out.print(sentence, markup=False, highlight=False, soft_wrap=True)
         out.print(url, style="underline", soft_wrap=True)
+    raise typer.Exit(exit_code(job, fail_on))
+
+
+def exit_code(job: Mapping[str, Any], fail_on: str) -> int:
+    """Return the exit code of an ended job: 1 as bad as `fail_on`, 3 could not be run, else 0."""
     if job["state"] != "finished":
-        raise typer.Exit(3 if job["state"] == "failed" else 1)
-    failed = (
+        return 3 if job["state"] == "failed" else 1
+    is_bad = (
         show.failed(job.get("verdict"), fail_on)
         if job.get("outcomes") is None
         else selections.failed(job, fail_on)
     )
-    raise typer.Exit(int(failed))
+    return int(is_bad)
 
 
 def _sentences(

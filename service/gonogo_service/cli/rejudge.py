@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from gonogo.cli.kit import show
+from gonogo.cli.kit.body_options import JSON
 from gonogo.cli.kit.client import Client
 from gonogo_workers.cli import options
 
@@ -32,7 +33,7 @@ def rejudge(
         help="Keep the report on the server. The verdicts of the jobs stay as they are.",
     ),
     reason: str | None = typer.Option(None, help="Say why; the report keeps it."),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    as_json: bool = JSON,
 ) -> None:
     """Judge a test's stored seeds again, without running anything; show old and new verdicts.
 

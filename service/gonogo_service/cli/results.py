@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from itertools import chain
 from pathlib import Path
 
 import typer
 
 from gonogo.cli.kit import show
+from gonogo.cli.kit.body_options import JSON
 from gonogo.cli.kit.client import Client, lines
 from gonogo.cli.kit.destination import destination
 from gonogo.errors import FieldError
 from gonogo.reports.table import OF_JOB
 from gonogo_service.cli import parquet
-from gonogo_service.cli.jobs import JSON
 
 
 class Format(StrEnum):
@@ -77,7 +76,6 @@ def _export(client: Client, identity: str, form: Format, *, run: bool, output: P
         job_fields = {name: record["id" if name == "job" else name] for name in OF_JOB}
     path = f"/{'runs' if run else 'jobs'}/{identity}/results"
     parts = client.parts(path, format="ndjson" if as_parquet else form.value)
-    parts = chain([next(parts, b"")], parts)  # a server that refuses leaves no empty file
     with destination(output, complete=as_parquet) as file:
         if as_parquet:
             parquet.write(file, (job_fields | json.loads(line) for line in lines(parts)))

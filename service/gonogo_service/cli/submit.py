@@ -11,7 +11,7 @@ import typer
 
 from gonogo import urls
 from gonogo.cli.kit import show
-from gonogo.cli.kit.body_options import pairs
+from gonogo.cli.kit.body_options import JSON, pairs
 from gonogo.cli.kit.client import Client, Refused
 from gonogo.cli.kit.fail_on import FailOn, fail_on_option
 from gonogo.cli.kit.given import refuse_others
@@ -150,7 +150,7 @@ class WatchFlags:
         "--base",
         help="With a suite and --watch: gate on what is new against this build or run.",
     )
-    as_json: bool = typer.Option(False, "--json", help="Print JSON.")
+    as_json: bool = JSON
 
 
 OF_JOBS_FILE = frozenset(("file", *(field.name for field in fields(WatchFlags))))

@@ -258,19 +258,7 @@ def exit_code(run: Mapping[str, Any], fail_on: str) -> int:
 
     Else return 3 when the infrastructure failed a job, else 0.
     """
-    codes = [test_code(test, fail_on) for test in run["tests"]]
+    codes = [jobs.exit_code(test, fail_on) for test in run["tests"]]
     if 1 in codes or run["state"] != "finished":
         return 1
     return max(codes, default=1)
-
-
-def test_code(test: Mapping[str, Any], fail_on: str) -> int:
-    """Return the exit code of a run's test: 1 as bad as `fail_on`, 3 could not be run, else 0."""
-    if test["state"] != "finished":
-        return 3 if test["state"] == "failed" else 1
-    bad = (
-        show.failed(test["verdict"], fail_on)
-        if test.get("outcomes") is None
-        else selections.failed(test, fail_on)
-    )
-    return int(bad)

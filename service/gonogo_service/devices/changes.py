@@ -23,7 +23,7 @@ WINDOW = timedelta(hours=1)
 MAX_OF_DEVICE = 12
 """Entries of one kind in an hour: a device that fails and recovers six times makes as many.
 
-A host with a valid key may send anything. Each entry may bring one of the audit log and a message
+A host with a valid token may send anything. Each entry may bring one of the audit log and a message
 to every webhook, and none of them is ever deleted."""
 MAX_OF_HOST = 512
 """The entries of all devices of a host: each of its 256 may go bad and become good again."""

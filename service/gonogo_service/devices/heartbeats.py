@@ -19,7 +19,7 @@ from gonogo_service.kit.database.records import if_readable
 from gonogo_service.kit.database.states import DeviceHealth, DeviceState
 
 MAX_DEVICES = 256
-"""The devices that one host may announce: a host with a valid key must not fill the database."""
+"""The devices that one host may announce: a host with a valid token must not fill the database."""
 MAX_QUEUES = 16
 """The queues of a device: one for each executor that serves it."""
 BUNDLE = "fw_bundle_version"

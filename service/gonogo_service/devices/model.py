@@ -191,7 +191,7 @@ class DevicePeriodRow(Base):
 
 @dataclass(frozen=True)
 class RecoveryStep:
-    """A rung of the recovery ladder, its outcome, and the end of its output."""
+    """A step to recover a device (a rung), its outcome, and the end of its output."""
 
     rung: str
     outcome: str

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -20,8 +18,9 @@ from sqlalchemy.orm import Session
 
 from gonogo.settings import Settings
 from gonogo_service.kit.database import engine as engines
-from gonogo_service.kit.database.ids import new_id
-from gonogo_workers.queue import DISPATCH_NOTIFICATION_KEY, redis_client
+from gonogo_service.kit.notifier import notify_dispatcher
+from gonogo_service.kit.outbox import leases
+from gonogo_workers.queue import redis_client
 
 T = TypeVar("T")
 Postpone = Callable[[Session, str, str], object]
@@ -34,10 +33,6 @@ AWAY = (*DATABASE_AWAY, *BROKER_AWAY)
 log = structlog.get_logger("gonogo.background")
 
 
-class Stopping(Exception):
-    """The process was asked to stop while something waited for the database."""
-
-
 @dataclass(frozen=True)
 class BackgroundContext:
     """The shared resources of a background process; `open_background_context` creates one."""
@@ -46,7 +41,7 @@ class BackgroundContext:
     engine: Engine
     redis: Redis
     stop: threading.Event
-    holder: str = field(default_factory=lambda: f"{socket.gethostname()}/{os.getpid()}/{new_id()}")
+    holder: str = field(default_factory=leases.new_holder)
 
     def session(self, work: Callable[[Session], T]) -> T:
         """Run `work` in one write transaction."""
@@ -58,30 +53,6 @@ class BackgroundContext:
         with engines.reading(self.engine) as session:
             return work(session)
 
-    def patiently(self, work: Callable[[Session], T]) -> T:
-        """Run `work` in a write transaction, and retry while the database is unavailable.
-
-        Raises Stopping when the process is asked to stop meanwhile.
-        """
-        return self._patiently(self.session, work)
-
-    def patiently_reading(self, work: Callable[[Session], T]) -> T:
-        """Run `work` in a read transaction, as `patiently` does in a write transaction."""
-        return self._patiently(self.reading, work)
-
-    def _patiently(
-        self, run: Callable[[Callable[[Session], T]], T], work: Callable[[Session], T]
-    ) -> T:
-        delay = 0.05
-        while True:
-            try:
-                return run(work)
-            except DATABASE_AWAY as problem:
-                log.warning("database unavailable; waiting", error=_first_line(problem))
-                if self.stop.wait(delay):
-                    raise Stopping from problem
-                delay = min(2 * delay, 5.0)
-
     def handle_each(
         self,
         kind: str,
@@ -89,18 +60,17 @@ class BackgroundContext:
         handle: Callable[[str], object],
         postpone: Postpone | None = None,
         *,
-        stopped: Callable[[], bool] | None = None,
         max_s: float = math.inf,
     ) -> int:
         """Handle what is due one by one; return for how many `handle` returned something true.
 
         One whose handling fails is logged as of its kind, postponed with the error's text, and
-        stalls no other. Stops when the process does (or as `stopped` says), and after `max_s`
-        seconds. Raises the AWAY errors, which say nothing about what is handled.
+        stalls no other. Stops when the process does, and after `max_s` seconds. Raises the AWAY
+        errors, which say nothing about what is handled.
         """
-        stopped, began, count = stopped or self.stop.is_set, time.monotonic(), 0
+        began, count = time.monotonic(), 0
         for key in keys:
-            if stopped() or time.monotonic() - began > max_s:
+            if self.stop.is_set() or time.monotonic() - began > max_s:
                 break
             try:
                 count += bool(handle(key))
@@ -117,12 +87,9 @@ class BackgroundContext:
     def notify(self) -> None:
         """Wake the dispatcher, wherever it runs; its poll makes up for a lost notification."""
         try:
-            with self.redis.pipeline() as pipe:
-                pipe.lpush(DISPATCH_NOTIFICATION_KEY, "1")
-                pipe.ltrim(DISPATCH_NOTIFICATION_KEY, 0, 0)
-                pipe.execute()
+            notify_dispatcher(self.redis)
         except BROKER_AWAY as problem:
-            log.warning("dispatcher not notified", error=_first_line(problem))
+            log.warning("dispatcher not notified", error=first_line(problem))
 
     def close(self) -> None:
         """Close every connection."""
@@ -147,5 +114,6 @@ def open_background_context(settings: Settings, stop: threading.Event) -> Backgr
     )
 
 
-def _first_line(problem: BaseException) -> str:
+def first_line(problem: BaseException) -> str:
+    """Return the first line of an error's text; its type where it has none."""
     return (str(problem).splitlines() or [type(problem).__name__])[0]

@@ -10,13 +10,12 @@ from typing import Annotated, Any
 
 from fastapi import Header, Request, Response
 from sqlalchemy import Integer, delete
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from gonogo_service.kit.answers import answer
 from gonogo_service.kit.database.base import Base
+from gonogo_service.kit.database.dialect import insert_once
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.kit.database.engine import is_postgres
 from gonogo_service.kit.principals import Principal
 from gonogo_service.kit.problems import BadField
 
@@ -93,10 +92,9 @@ def _claim(session: Session, scope: str, body: str) -> IdempotencyRow:
     """
     table, now = IdempotencyRow, utcnow()
     session.execute(delete(table).where(table.expires_at <= now))
-    insert = (postgresql.insert if is_postgres(session) else sqlite.insert)(table)
     times = {"created_at": now, "expires_at": now + TIME_TO_LIVE}
-    row = insert.values(scope=scope, body=body, status=0, response={}, **times)
-    session.execute(row.on_conflict_do_nothing())
+    fresh = {"scope": scope, "body": body, "status": 0, "response": {}, **times}
+    insert_once(session, table, [fresh])
     return session.get_one(table, scope)
 
 

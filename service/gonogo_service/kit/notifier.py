@@ -9,15 +9,23 @@ import contextlib
 import threading
 
 import structlog
-from redis import RedisError
+from redis import Redis, RedisError
 
 from gonogo_workers.queue import DISPATCH_NOTIFICATION_KEY, redis_client
 
 _log = structlog.get_logger("gonogo.service")
 
 
+def notify_dispatcher(redis: Redis) -> None:
+    """Wake the dispatcher by a list of length one. Raises redis.RedisError or OSError."""
+    with redis.pipeline() as pipe:
+        pipe.lpush(DISPATCH_NOTIFICATION_KEY, "1")
+        pipe.ltrim(DISPATCH_NOTIFICATION_KEY, 0, 0)
+        pipe.execute()
+
+
 class DispatchNotifier:
-    """Notifies the dispatcher by LPUSH to a Redis list of length one.
+    """Notifies the dispatcher without waiting.
 
     Notifications that arrive while one is being sent are merged. The dispatcher also polls the
     outbox in the database, so a lost notification costs up to GONOGO_POLL_S, never a job.
@@ -69,10 +77,7 @@ class DispatchNotifier:
             if self._closing:
                 return
             try:
-                with self._redis.pipeline() as pipe:
-                    pipe.lpush(DISPATCH_NOTIFICATION_KEY, "1")
-                    pipe.ltrim(DISPATCH_NOTIFICATION_KEY, 0, 0)
-                    pipe.execute()
+                notify_dispatcher(self._redis)
             except (RedisError, OSError) as problem:
                 _log.warning(
                     "dispatcher not notified; it will find the work at its next poll",

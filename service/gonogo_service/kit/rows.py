@@ -39,7 +39,8 @@ def secrets_of(row: type[Base]) -> frozenset[str]:
 def answer_of(row: type[Base]) -> type[Answer]:
     """Return the answer for a row: its columns with their `doc`, but for SECRET and INTERNAL ones.
 
-    Its name is that of the row's class without "Row".
+    Its name is that of the row's class without "Row". A constant with an answer is declared `Any`
+    where it is part of a type, such as `Page[LISTED]`: mypy can't know a class made at run time.
     """
     return extended_answer(row, row.__name__.removesuffix("Row"))
 
@@ -85,11 +86,12 @@ def as_csv(answer: type[BaseModel], items: Iterable[Any]) -> str:
     writer.writerow(answer.model_fields)
     for item in items:
         record = answer.model_validate(item).model_dump(mode="json")
-        writer.writerow(map(_cell, record.values()))
+        writer.writerow(map(cell, record.values()))
     return file.getvalue()
 
 
-def _cell(value: Any) -> object:
+def cell(value: Any) -> object:
+    """Return a value in a column of CSV: lists and objects as JSON, "" for empty ones."""
     if isinstance(value, Mapping | list):
         return encode(value) if value else ""
     return as_text(value) if isinstance(value, str) else value

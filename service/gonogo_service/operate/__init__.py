@@ -1,1 +1,1 @@
-"""Operate."""
+"""Operation: health, metrics, backups, the schema's state, retention."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,21 +16,18 @@ from gonogo_service.kit.outbox import leases
 API: Final = "api/"
 BACKGROUND: Final = "presence/"
 """The beginnings of the names of the leases; other leases are duties."""
-LEASE_S: Final = 10.0
-RENEW_S: Final = 3.0
 
 
 @contextmanager
 def present(engine: Engine) -> Iterator[None]:
     """Hold a lease that says that this process answers, on a thread of its own."""
-    holder = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(8)}"
-    stop = threading.Event()
+    holder, stop = leases.new_holder(), threading.Event()
 
     def run() -> None:
         while True:
             with suppress(SQLAlchemyError), engines.session(engine) as session:
-                leases.acquire(session, API + holder, holder, LEASE_S)
-            if stop.wait(RENEW_S):
+                leases.acquire(session, API + holder, holder)
+            if stop.wait(leases.RENEW_S):
                 break
         with suppress(SQLAlchemyError), engines.session(engine) as session:
             leases.release(session, holder)

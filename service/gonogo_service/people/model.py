@@ -1,4 +1,4 @@
-"""Tokens, sessions, audit entries, failed logins and idempotency keys."""
+"""Tokens, the logins to the pages, and failed attempts."""
 
 from __future__ import annotations
 

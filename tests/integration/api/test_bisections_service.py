@@ -77,9 +77,7 @@ def test_a_logic_bug_is_found_by_its_numbers_in_log_n_runs_and_two(database_url:
         assert api.get(f"/jobs?label=bisection={bisection['id']}")["items"][0]["seeds"] == [0]
         with api.context.reading() as session:
             messages = [
-                message
-                for message in outbox.due(session)
-                if message.topic == "bisection.finished"
+                message for message in outbox.due(session) if message.topic == "bisection.finished"
             ]
         assert [message.payload for message in messages] == [
             {"bisection": bisection["id"], "version": bisection["version"]}

@@ -11,13 +11,13 @@ import subprocess
 import threading
 import uuid
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 import gonogo.settings
 from gonogo.cli.kit import show
+from gonogo.cli.kit.body_options import JSON
 from gonogo.cli.kit.groups import group
 from gonogo.errors import FieldError, InfrastructureError
 
@@ -38,7 +38,7 @@ def _chips(settings: gonogo.settings.Settings) -> Sequence[Chip]:
 
 
 @app.command("list")
-def list_(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None:
+def list_(as_json: bool = JSON) -> None:
     """List the chips of this host, as the kernel driver lists them, else tt-umd and tt-smi."""
     chips = _chips(gonogo.settings.load())
     if as_json:
@@ -71,7 +71,6 @@ def lock(
     from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE
 
     settings = gonogo.settings.load()
-    folder = Path(settings.lock_dir or Path(settings.var_dir) / "locks").absolute()
     chips = _chips(settings)
     names = [chip.name for chip in chips if chip.called(device)]
     names += [device] if ":" in device else []
@@ -79,7 +78,7 @@ def lock(
         virtual = "no chip here; a virtual device is named in full, such as emulator:0"
         there = ", ".join(chip.name for chip in chips) or virtual
         raise FieldError("device", device, "is no device of this host", limit=there)
-    lock = locks.acquire(folder, names[0], lambda: wait, threading.Event())
+    lock = locks.acquire(locks.folder_of(settings), names[0], lambda: wait, threading.Event())
     mark = uuid.uuid4().hex
     try:
         # The program gets a share of the lock: the chip stays taken as long as one of us lives, and

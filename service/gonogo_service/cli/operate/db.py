@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from gonogo.cli.kit.body_options import JSON
 from gonogo.cli.kit.groups import group
 from gonogo.errors import InfrastructureError, JobError
 
@@ -81,7 +82,7 @@ def upgrade(
     host_url: str | None = typer.Option(
         None, "--host-url", help="The address at which that host asks; default: GONOGO_URL."
     ),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    as_json: bool = JSON,
 ) -> None:
     """Migrate to this version's schema; an SQLite file is copied first.
 
@@ -112,7 +113,7 @@ def upgrade(
 @app.command()
 def backup(
     file: Path = typer.Argument(..., metavar="FILE", help="The new file."),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    as_json: bool = JSON,
 ) -> None:
     """Write the database, as of one moment, to a new file while the service runs.
 
@@ -133,7 +134,7 @@ def backup(
 @app.command()
 def restore(
     file: Path = typer.Argument(..., metavar="FILE", help="A file that `gonogo db backup` wrote."),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    as_json: bool = JSON,
 ) -> None:
     """Fill an empty database from a backup, and migrate it to this version's schema.
 
@@ -155,7 +156,7 @@ def restore(
 @app.command()
 def prune(
     dry_run: bool = typer.Option(False, "--dry-run", help="Say what would be removed."),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    as_json: bool = JSON,
 ) -> None:
     """Remove what is older than the settings allow, as the background does by itself.
 

@@ -20,6 +20,7 @@ import typer
 
 import gonogo.settings
 from gonogo.cli.kit import extras, show
+from gonogo.cli.kit.body_options import JSON
 from gonogo.errors import GonogoError
 from gonogo.fields import did_you_mean
 from gonogo.spec.executors import EXECUTORS
@@ -178,7 +179,7 @@ def permissions() -> Result:
     return State.ok, "this user can write its folders, and nobody else can read its secrets"
 
 
-@check("run an NTP client here, such as `timedatectl set-ntp true`; start `gonogo background`")
+@check("run an NTP client here, such as `timedatectl set-ntp true`")
 def clock() -> Result:
     """This machine's clock, compared with the broker's."""
     url = gonogo.settings.load().broker_url
@@ -341,7 +342,7 @@ def doctor(
     part: list[str] = typer.Option(
         [], "--part", help=f"Look at this part only; repeatable: {PARTS}."
     ),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    as_json: bool = JSON,
 ) -> None:
     """Check this machine and its settings; exit with code 3 if something fails."""
     if unknown := sorted(set(part) - set(CHECKS)):

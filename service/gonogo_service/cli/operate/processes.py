@@ -75,7 +75,10 @@ def serve(
 
 
 def background() -> None:
-    """Run dispatcher, ingest of results, reaper and delivery; several copies are safe."""
+    """Run the dispatcher, the reaper, the assessments and the delivery of messages.
+
+    Several copies are safe.
+    """
     config = gonogo.settings.load()
     need(config, "database_url", "broker_url", "secret_key")
     require_background()
@@ -109,8 +112,8 @@ def worker(
 def _leave(code: int) -> NoReturn:
     """End the process without taking the interpreter apart.
 
-    Taking it apart has kept a stopped worker for more than 15 s. Threads that wait for the broker
-    die then wherever they are, and may hold a library's lock.
+    Taking it apart has kept a stopped worker for more than 15 s: threads that wait for Redis or the
+    service die wherever they are, and may hold a library's lock.
     """
     atexit._run_exitfuncs()
     logging.shutdown()

@@ -15,7 +15,10 @@ from gonogo.errors import InfrastructureError
 
 
 def program() -> str:
-    """The path of a Valkey or Redis server. Raises InfrastructureError with what to install."""
+    """Return the path of a Valkey or Redis server.
+
+    Raises InfrastructureError, which says what to install.
+    """
     for name in ("valkey-server", "redis-server"):
         on_path = shutil.which(name)
         if on_path:
@@ -34,7 +37,7 @@ def program() -> str:
 
 
 def command(folder: Path) -> list[str]:
-    """The command line of a Redis that listens on `folder`/redis.sock only.
+    """Return the command line of a Redis that listens on `folder`/redis.sock only.
 
     It keeps nothing on disk: the database is the only truth.
     """
@@ -46,12 +49,12 @@ def command(folder: Path) -> list[str]:
         "save": "",
         "appendonly": "no",
         "maxmemory-policy": "noeviction",
-        # no message is larger (gonogo_workers/queue/envelope.py)
-        "proto-max-bulk-len": str(16 * 2**20),
+        # a queue holds ids of attempts only
+        "proto-max-bulk-len": str(2**20),
     }
     return [program(), *(part for name, value in options.items() for part in (f"--{name}", value))]
 
 
 def url(folder: Path) -> str:
-    """Its address as GONOGO_BROKER_URL spells it."""
+    """Return its address as GONOGO_BROKER_URL spells it."""
     return f"unix://{folder / 'redis.sock'}?db=0"

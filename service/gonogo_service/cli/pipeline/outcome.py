@@ -14,7 +14,7 @@ from gonogo.flakiness.classes import LOST, Class, Level, file_of
 from gonogo.flakiness.gating import LABELS
 from gonogo.spec.suites import expand
 from gonogo.spec.verdicts import Verdict
-from gonogo_service.cli import suites
+from gonogo_service.cli import jobs
 
 Record = Mapping[str, Any]
 BLOCKED, UNDECIDED = 1, 3
@@ -209,7 +209,7 @@ def of_run(run: Record, written: Written, *, build: str, note: str, fail_on: str
 def _of_test(test: Record, written: Written, fail_on: str) -> Remark:
     verdict = Verdict(test["verdict"]) if test["verdict"] else None
     # without a base nothing can be new, but what could not run is never green
-    bad = suites.test_code(test, "any" if fail_on == "new" else fail_on)
+    bad = jobs.exit_code(test, "any" if fail_on == "new" else fail_on)
     code = bad if bad == UNDECIDED or fail_on != "new" else 0
     if verdict in LOST and not code:
         code = UNDECIDED

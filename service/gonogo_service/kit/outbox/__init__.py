@@ -1,1 +1,1 @@
-"""Outbox."""
+"""Due work in one table: the outbox and other messages; and the leases of duties."""

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from typing import Any, cast
 
 from sqlalchemy import CursorResult, delete, select, update
 from sqlalchemy.orm import Session
 
 from gonogo_service.kit.database.dialect import database_time, insert_once
+from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.outbox.model import LeaseRow
 
+LEASE_S = 10.0
+RENEW_S = 3.0
 FORGET_S = 24 * 3600.0
 NEVER = 0.0
 """The end of a lease that nobody has held yet: any moment that is over."""
 
 
-def acquire(session: Session, name: str, holder: str, seconds: float) -> bool:
+def new_holder() -> str:
+    """Return a name for this process that no other one has: host/process id/id."""
+    return f"{socket.gethostname()}/{os.getpid()}/{new_id()}"
+
+
+def acquire(session: Session, name: str, holder: str, seconds: float = LEASE_S) -> bool:
     """Acquire or renew a lease for `seconds`; return False while another holder has it."""
     now = database_time(session)
     insert_once(session, LeaseRow, [{"name": name, "holder": holder, "until": NEVER}])

@@ -34,14 +34,13 @@ def due(
     session: Session,
     *,
     topics: Sequence[str] | None = None,
-    exclude: Sequence[str] = (),
     now: datetime | None = None,
     limit: int = 100,
 ) -> Sequence[OutboxRow]:
-    """Return the messages to deliver now, oldest first: of `topics`, or of all but `exclude`."""
-    topic = OutboxRow.topic
-    is_asked = topic.not_in(exclude) if topics is None else topic.in_(topics)
-    return session.scalars(OutboxRow.due(now=now, limit=limit).where(is_asked)).all()
+    """Return the messages to deliver now, oldest first: of `topics`, or of all."""
+    query = OutboxRow.due(now=now, limit=limit)
+    query = query if topics is None else query.where(OutboxRow.topic.in_(topics))
+    return session.scalars(query).all()
 
 
 def known(session: Session, dedupes: Sequence[str]) -> set[str]:
