@@ -10,7 +10,7 @@ from gonogo.flakiness.arithmetic_changes import BuildPrograms
 from gonogo.flakiness.masking import Record
 from gonogo.flakiness.rates import Rate, rate
 from gonogo.spec.described import Described, Row
-from gonogo.spec.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict, by_verdict
 
 Level = Literal["failure", "warning", "notice"]
 
@@ -240,11 +240,8 @@ class RunSummary(RunCounts):
     @property
     def shown(self) -> RunCounts:
         """The results as people read them: the counts in the order of verdicts, without zeros."""
-        counts = {
-            verdict.value: self.counts[verdict] for verdict in Verdict if self.counts.get(verdict)
-        }
         values = {one.name: getattr(self, one.name) for one in fields(RunCounts)}
-        return RunCounts(**{**values, "counts": counts})
+        return RunCounts(**{**values, "counts": by_verdict(self.counts)})
 
 
 @dataclass(frozen=True)

@@ -127,10 +127,6 @@ def has_nonfinite(statistics: Statistics) -> bool:
     return bool(_number(statistics.get("nonfinite"))) or "rounding_ratio" in infinite
 
 
-READ_BY_SEVERITY = ("tolerance_ratio", "rounding_ratio", "nonfinite", "nonfinite_statistics")
-"""The statistics that `severity` reads."""
-
-
 def _number(value: object) -> float | None:
     """Return the absolute value of a stored number; None for null and NaN, which say nothing."""
     signed = _signed(value)
@@ -212,6 +208,11 @@ def seed_verdict(outputs: Iterable[tuple[bool, Explanation]]) -> Verdict:
     if red and explanation is Explanation.suspect:
         explanation = worst_explanation(red)
     return verdict(not red, explanation)
+
+
+def by_verdict(counts: Mapping[Any, int]) -> dict[str, int]:
+    """Return counts by verdict in the order of Verdict, without zeros."""
+    return {verdict.value: counts[verdict] for verdict in Verdict if counts.get(verdict)}
 
 
 def worst(verdicts: Iterable[Verdict | str]) -> Verdict:

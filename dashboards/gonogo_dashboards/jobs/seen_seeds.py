@@ -1,6 +1,7 @@
 """The seeds of a job on its page: the worst ones, its plot and its grid, its outputs.
 
-An ended job's are kept: its rows never change, and a row that comes late has its own event.
+The numbers and plots of ended jobs are cached. Results that come late add an event to their job,
+and the number of its last event is part of the cache's key.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ from gonogo_service.devices import history, periods
 from gonogo_service.flags import attention
 from gonogo_service.jobs import queue_estimate
 from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.kit.database.states import FINAL_JOB
 from gonogo_service.overview import latest
 from gonogo_service.results import tallies
 from gonogo_service.tests import axis_changes, recent_days, standings
@@ -120,7 +121,7 @@ def overview(
     A device or worker without a heartbeat for `timeout_s` is offline.
     """
     open_jobs = latest.open_jobs(session, RUNNING)
-    ended_jobs = latest.latest_jobs(session, latest.FINAL_STATES, RECENT)
+    ended_jobs = latest.latest_jobs(session, FINAL_JOB, RECENT)
     unseen, acknowledged = attention.open_flags(session, latest=EACH_KIND)
     keys = {job.test_key for job in (*open_jobs, *ended_jobs)}
     keys |= {shown_flag.flag.test_key for kind in unseen for shown_flag in kind.latest}

@@ -29,7 +29,7 @@ from gonogo_service.builds import store as builds
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs import submission
 from gonogo_service.jobs.api.events import After, LastEventId, answers, last_known, sent, while_read
-from gonogo_service.jobs.bodies import MAX_SEED, Commit, JobIn, JobOptions
+from gonogo_service.jobs.bodies import MAX_SEED, Commit, JobIn, JobOptions, Priority
 from gonogo_service.jobs.events import Event
 from gonogo_service.jobs.new_job import BACKGROUND_PRIORITY
 from gonogo_service.kit import audit, idempotency, rows
@@ -38,7 +38,7 @@ from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import BisectionState
 from gonogo_service.kit.resource import Checked, Resource, undone
-from gonogo_service.kit.strict import MAX_LABELS, NAME, Label
+from gonogo_service.kit.strict import MAX_LABELS, Label, Name
 from gonogo_service.people import idempotency_keys, quotas
 from gonogo_service.people.context import Context, Ctx, Reader, Submitter
 from gonogo_service.tests import test_specs
@@ -46,18 +46,11 @@ from gonogo_service.tests import test_specs
 MAX_BUILDS = 1000
 MAX_RUNS = 10_000
 
-Name = Annotated[str, Field(pattern=NAME, max_length=200)]
-
 
 class BisectionIn(JobOptions):
     """A test, and a series of builds in order: a list, or the builds of a branch."""
 
-    priority: int = Field(
-        BACKGROUND_PRIORITY,
-        ge=0,
-        le=9,
-        description="9 runs first; 0 to 2 only while nobody's other jobs wait",
-    )
+    priority: Priority = BACKGROUND_PRIORITY
     test: TestBody = Field(
         description="As in a job: a test of a kernel, or a selection of a gtest or pytest suite"
     )
@@ -130,14 +123,14 @@ _TEST = (dict[str, Any], "The test in its canonical form")
 LISTED = rows.extended_answer(
     BisectionRow, "ListedBisection", without=("tracks",), test=_TEST, links=BisectionLinks
 )
-PROBE = rows.extended_answer(
+PROBE: Any = rows.extended_answer(
     ProbeRow, "ProbeOut", without=("bisection_id", "job_id"), job=str, build=str
 )
 SHOWN = rows.extended_answer(
     BisectionRow,
     "BisectionOut",
     test=_TEST,
-    probes=list[PROBE],  # type: ignore[valid-type]
+    probes=list[PROBE],
     links=BisectionLinks,
 )
 
@@ -330,14 +323,10 @@ def _series(session: Session, body: BisectionIn) -> tuple[list[str], str]:
     ]
     for field, name in (("first", body.first), ("last", body.last)):
         if name is not None and name not in names:
-            raise FieldError(
-                field,
-                name,
-                f"is not a build of branch {branch!r}"
-                + ("" if kernel is None else f" that belongs to {kernel}")
-                + did_you_mean(name, names),
-                limit=", ".join(names[:20]) or "a build of the branch",
-            )
+            reason = f"is not a build of branch {branch!r}"
+            reason += "" if kernel is None else f" that belongs to {kernel}"
+            limit = ", ".join(names[:20]) or "a build of the branch"
+            raise FieldError(field, name, reason + did_you_mean(name, names), limit=limit)
     low = 0 if body.first is None else names.index(body.first)
     high = len(names) - 1 if body.last is None else names.index(body.last)
     series = names[low : high + 1]

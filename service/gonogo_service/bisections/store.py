@@ -30,7 +30,7 @@ from gonogo_service.devices.model import WorkerRow
 from gonogo_service.jobs.events import Event, Position
 from gonogo_service.jobs.model import AttemptRow, JobRow
 from gonogo_service.kit.database.ids import is_id
-from gonogo_service.kit.database.states import BisectionState, JobState
+from gonogo_service.kit.database.states import FINAL_JOB, BisectionState, JobState
 from gonogo_service.kit.outbox import outbox
 from gonogo_service.results.model import ResultRow
 from gonogo_service.results.seeds import SEED
@@ -65,8 +65,7 @@ def due(session: Session, bisection: BisectionRow, *, slots: int) -> bool:
     It can when a probe's job has ended and isn't read yet, or when there is room for one more.
     """
     jobs = [probe.job_id for probe in bisection.probes if not probe.ended]
-    final = tuple(state for state in JobState if state.final)
-    ended = select(JobRow.id).where(JobRow.id.in_(jobs), JobRow.state.in_(final)).limit(1)
+    ended = select(JobRow.id).where(JobRow.id.in_(jobs), JobRow.state.in_(FINAL_JOB)).limit(1)
     return len(jobs) < slots or session.scalar(ended) is not None
 
 

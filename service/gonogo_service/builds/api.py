@@ -7,13 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import or_, select
-
 from gonogo.spec.builds import EMULATOR, known_build, own_builds
 from gonogo_service.builds import noun, store
 from gonogo_service.builds.model import BuildRow
 from gonogo_service.builds.noun import BuildIn
-from gonogo_service.jobs.model import JobRow
 from gonogo_service.jobs.submission import check_executor_known
 from gonogo_service.kit.database.states import IMPORT_EXECUTOR
 from gonogo_service.kit.principals import Principal
@@ -76,8 +73,7 @@ def remove(act: Act, build: BuildRow) -> dict[str, Any]:
     One that a job has is refused (409): its results would be of something unknown. A build can't be
     changed, so that a name's meaning never changes.
     """
-    has_it = or_(JobRow.build == build.name, JobRow.reference == build.name)
-    if act.session.scalar(select(JobRow.id).where(has_it).limit(1)) is not None:
+    if store.has_jobs(act.session, build.name):
         sentence = (
             f"The build {build.name!r} has jobs, whose results would be of something unknown."
         )

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.spec.builds import Build
 from gonogo_service.builds.model import BuildRow
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import utcnow
 
 MIN_COMMIT_DIGITS = 7
@@ -46,6 +47,12 @@ def add(session: Session, *, sequence: int | None = None, **fields: Any) -> Buil
 def get(session: Session, name: str) -> BuildRow | None:
     """Return a registered build, or None."""
     return session.get(BuildRow, name)
+
+
+def has_jobs(session: Session, name: str) -> bool:
+    """Return whether a job runs a build, or compares another build with it."""
+    has_it = or_(JobRow.build == name, JobRow.reference == name)
+    return session.scalar(select(JobRow.id).where(has_it).limit(1)) is not None
 
 
 def of_branch(session: Session, branch: str, executor: str) -> list[Build]:

@@ -157,7 +157,7 @@ def _recorded(
 ) -> list[dict[Place, RunSummary]]:
     """Return the results of base and head, with records where errors have to be compared.
 
-    That is where some seed of a kernel is unexplained. A record has the seeds and terms of a test.
+    They have to be where some seed of a kernel is unexplained. A record has a test's seeds.
     """
     base, head = (side.tests for side in both)
     compared = sorted(
@@ -287,7 +287,7 @@ def _names(
 ) -> tuple[dict[Place, str], dict[Place, str]]:
     """Return the name of each test, and the same with its tolerance where several have the name.
 
-    It is that which its suite gives it, head's before base's, if there is one alone.
+    A test has the name that suites give it, if that is one alone; head's count before base's.
     """
     in_suites: dict[str, str] = {}
     for side in both:

@@ -22,8 +22,8 @@ from gonogo_service.people.context import Admin, Ctx, Reader
 router = make_router("devices")
 workers_router = make_router("workers")
 
-Device = extended_answer(DeviceRow, "Device", state=DeviceState, job=str | None)
-DeviceChange = extended_answer(
+Device: Any = extended_answer(DeviceRow, "Device", state=DeviceState, job=str | None)
+DeviceChange: Any = extended_answer(
     DeviceHealthRow,
     "DeviceChange",
     without=("id", "device_id"),
@@ -34,9 +34,9 @@ DeviceWithHistory = extended_answer(
     "DeviceWithHistory",
     state=DeviceState,
     job=str | None,
-    history=(list[DeviceChange], "Newest first"),  # type: ignore[valid-type]
+    history=(list[DeviceChange], "Newest first"),
 )
-Worker = extended_answer(WorkerRow, "Worker", state=DeviceState)
+Worker: Any = extended_answer(WorkerRow, "Worker", state=DeviceState)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class WorkerChanged:
     changed: list[str]
 
 
-@router.get("/devices", summary="List devices", response_model=Page[Device])  # type: ignore[valid-type]
+@router.get("/devices", summary="List devices", response_model=Page[Device])
 def list_devices(context: Ctx, _who: Reader) -> Page[DeviceRow]:
     """List all devices with state, health, and the telemetry of their last attempt, on one page.
 
@@ -98,7 +98,7 @@ def change(context: Ctx, who: Admin, device_id: str, body: DeviceIn) -> Any:
 @workers_router.get(
     "/workers",
     summary="List device workers",
-    response_model=Page[Worker],  # type: ignore[valid-type]
+    response_model=Page[Worker],
 )
 def list_workers(
     context: Ctx, _who: Reader, limit: Limit = 50, cursor: Cursor = None

@@ -41,21 +41,20 @@ _COMPUTED: Mapping[str, Any] = {
     "sentence": (str, "The finding in words"),
     "diagnosis": (str | None, "The fault of the kernel, where its numbers show one"),
 }
-FLAG_SUMMARY = rows.extended_answer(FlagRow, "FlagSummary", without=("evidence",), **_COMPUTED)
+FLAG_SUMMARY: Any = rows.extended_answer(FlagRow, "FlagSummary", without=("evidence",), **_COMPUTED)
 """A flag in a list. `GET /flags/{id}` has its evidence and its history."""
+_CHANGE: Any = rows.extended_answer(
+    FlagChangeRow,
+    "FlagChange",
+    without=("flag_id",),
+    detail=Annotated[dict[str, Any] | None, Documented(FlagDetail)],
+)
 FLAG = rows.extended_answer(
     FlagRow,
     "Flag",
     **_COMPUTED,
     evidence=Annotated[dict[str, Any], Documented(FlagEvidence)],
-    history=list[  # type: ignore[misc]
-        rows.extended_answer(
-            FlagChangeRow,
-            "FlagChange",
-            without=("flag_id",),
-            detail=Annotated[dict[str, Any] | None, Documented(FlagDetail)],
-        )
-    ],
+    history=list[_CHANGE],
 )
 
 
@@ -79,7 +78,7 @@ class FlagsChanged:
     items: list[FlagOutcome]
 
 
-@router.get("/flags", response_model=Page[FLAG_SUMMARY], summary="List flags, newest first")  # type: ignore[valid-type]
+@router.get("/flags", response_model=Page[FLAG_SUMMARY], summary="List flags, newest first")
 def list_flags(
     context: Ctx,
     _who: Reader,

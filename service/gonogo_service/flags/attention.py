@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session, aliased
 
+from gonogo.flakiness.classes import LOST
 from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.spec.verdicts import WORST_FIRST, Verdict
 from gonogo_service.bisections.model import ProbeRow
@@ -26,8 +27,7 @@ from gonogo_service.suites.model import RunJobRow, RunRow
 from gonogo_service.tests.model import TestSpecRow
 from gonogo_service.tests.variants import Variant, newest_builds
 
-RED = (Verdict.error, Verdict.crash, Verdict.hang, Verdict.fail, Verdict.fail_by_tolerance)
-LOST = RED[:3]
+RED = (*LOST, Verdict.fail, Verdict.fail_by_tolerance)
 NIGHT = timedelta(days=1)
 MAX_RUNS = 200
 """Maximum number of the last day's runs that are read, newest first."""

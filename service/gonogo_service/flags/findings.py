@@ -1,6 +1,6 @@
 """The flags that an assessment raises: a function for each kind builds it, with its evidence.
 
-A flag has what it takes to run it again. Reads only.
+The evidence says how to run the finding again. Reads only.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def findings(session: Session, assessment: Assessment) -> list[FlagRow]:
 def _completed(case: _Case) -> list[FlagRow]:
     """Return the flags that the job's end raised, with what it takes to run them again.
 
-    The end of a job has no time for that. The same job counts once.
+    The job's end leaves that out, because it holds the job's lock. A flag counts a job once.
     """
     completed = []
     for flag in store.active(case.session, case.assessment.variant):
@@ -173,7 +173,7 @@ def _completed(case: _Case) -> list[FlagRow]:
 def _lost(case: _Case, kind: FlagKind) -> FlagRow | None:
     """Return the flag of runs that hung or crashed, with what they have in common.
 
-    The rate is that of the build on well devices; the factors are those of the whole branch.
+    The rate is that of the build on healthy devices; the factors are those of the whole branch.
     """
     assessment, verdict = case.assessment, kind.verdict
     lost = [run for run in case.runs if run.verdict == verdict]

@@ -27,10 +27,9 @@ from gonogo_service.kit.database.encoding import timestamp, utcnow
 from gonogo_service.kit.database.ids import is_id, new_id
 from gonogo_service.kit.database.paging import BadCursor, Page, newest_first
 from gonogo_service.kit.database.records import from_object
-from gonogo_service.kit.database.states import JobState
 from gonogo_service.kit.outbox import outbox
 from gonogo_service.people import store as tokens
-from gonogo_service.tests.variants import Variant, graded_job
+from gonogo_service.tests.variants import OVER, Variant, graded_job
 
 MANUAL_CHANGES: Mapping[FlagState, tuple[FlagState, ...]] = {
     FlagState.open: (FlagState.acknowledged, FlagState.resolved),
@@ -144,7 +143,7 @@ def open_of_tests(session: Session, keys: Collection[str]) -> dict[str, list[Fla
 
 def active(session: Session, variant: Variant) -> list[FlagRow]:
     """Return the unresolved flags of a variant."""
-    query = select(FlagRow).where(*_of_variant(variant), FlagRow.state != FlagState.resolved)
+    query = select(FlagRow).where(*variant.at(FlagRow), FlagRow.state != FlagState.resolved)
     return list(session.scalars(query.order_by(FlagRow.kind)))
 
 
@@ -154,11 +153,6 @@ def acknowledged(
     """Return the flags whose acknowledgement is in force, the first to end first."""
     query = matching({"state": "acknowledged", "test": test}).where(FlagRow.expires_at > now)
     return list(session.scalars(query.order_by(FlagRow.expires_at, FlagRow.id).limit(limit)))
-
-
-def _of_variant(variant: Any) -> list[Any]:
-    names = ("test_key", "branch", "arch", "board")
-    return [getattr(FlagRow, name) == getattr(variant, name) for name in names]
 
 
 # --- findings
@@ -176,7 +170,8 @@ def upsert(session: Session, finding: FlagRow, *, now: datetime) -> tuple[FlagRo
     new = {"id": new_id(), "state": FlagState.open, "first_job": finding.last_job, "jobs": 0}
     new |= {"version": 0, "opened_at": now, "updated_at": now}
     insert_once(session, FlagRow, [{**columns, **new}])
-    query = select(FlagRow).where(FlagRow.kind == finding.kind, *_of_variant(finding))
+    of_variant = Variant.of(finding).at(FlagRow)
+    query = select(FlagRow).where(FlagRow.kind == finding.kind, *of_variant)
     flag = session.scalars(query.with_for_update().execution_options(populate_existing=True)).one()
     again = flag.version > 0 and flag.last_job == finding.last_job
     if again and (flag.state is FlagState.resolved or flag.evidence == finding.evidence):
@@ -224,11 +219,7 @@ def _newest_job(session: Session, finding: FlagRow) -> str:
 
     So a clock that went back doesn't make jobs before the evidence look later.
     """
-    names = ("test_key", "branch", "arch", "board")
-    query = select(JobRow.id).where(
-        *(getattr(JobRow, name) == getattr(finding, name) for name in names),
-        JobRow.state.in_((JobState.finished, JobState.cancelled)),
-    )
+    query = select(JobRow.id).where(*Variant.of(finding).at(JobRow), OVER)
     newest = session.scalar(query.order_by(JobRow.id.desc()).limit(1))
     return max(finding.last_job, newest or finding.last_job)
 
@@ -374,10 +365,8 @@ def _check(flag: FlagRow, after: FlagState, values: Mapping[str, Any], now: date
         raise FieldError("state", after.value, reason, limit=limit)
     if after is FlagState.acknowledged:
         check_reason(values.get("reason", flag.reason))
-        for name, column, limit in (
-            ("owner", "owner", "a name"),
-            ("expires", "expires_at", "a time"),
-        ):
+        required = ("owner", "owner", "a name"), ("expires", "expires_at", "a time")
+        for name, column, limit in required:
             if not values.get(column, getattr(flag, column)):
                 reason = "is required: every acknowledgement has one"
                 raise FieldError(name, None, reason, limit=limit)

@@ -11,17 +11,18 @@ from dataclasses import replace
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from gonogo.flakiness.classes import LOST
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.sequential import more_for_suspects
 from gonogo.flakiness.suspects import MAX_SEEDS, SETTLED, pooled_outputs, seeds_to_decide
 from gonogo.spec.verdicts import Explanation, Verdict, worst_explanation
+from gonogo_service.jobs.bodies import MAX_SEED
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.jobs.values import PooledOutput, SuspectSeeds
 from gonogo_service.results import seeds as stored
 from gonogo_service.results.model import WHOLE, ResultRow
 from gonogo_service.results.seeds import SEED, Outputs
 
-MAX_SEED = 2**53 - 1
 NAMED = 8
 """Maximum number of suspect seeds that are listed."""
 MAX_POOLED = 1000
@@ -29,7 +30,6 @@ MAX_POOLED = 1000
 
 More would only hold the job's lock longer.
 """
-_LOST = (Verdict.error, Verdict.crash, Verdict.hang)
 _OF_EXPLANATION = {
     Explanation.suspect: (Verdict.suspect.value, Verdict.fail.value),
     Explanation.unexplained: (Verdict.fail.value, Verdict.pass_by_tolerance.value),
@@ -178,7 +178,7 @@ def _more(session: Session, job: JobRow, suspect: int, rounds: int) -> list[int]
     """
     count = more_for_suspects(suspect, rounds)
     is_range = isinstance(job.request.get("seeds"), Mapping)
-    if not count or not is_range or any(job.counts.get(verdict) for verdict in _LOST):
+    if not count or not is_range or any(job.counts.get(verdict) for verdict in LOST):
         return []
     table = ResultRow
     low, high = session.execute(

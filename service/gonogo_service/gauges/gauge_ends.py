@@ -33,6 +33,7 @@ from gonogo_service.jobs import events
 from gonogo_service.jobs.events import Progress
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.states import JobState
+from gonogo_service.tests.variants import Variant
 
 SEARCH_SEEDS = 1
 """Number of seeds for each of the other inputs: they are suggestions, not measurements."""
@@ -44,8 +45,8 @@ Row = Mapping[str, Any]
 def conclude(session: Session, job: JobRow, state: JobState, *, now: datetime) -> bool:
     """Conclude a gauge whose chunks are all closed; return whether it has ended.
 
-    It is false if the gauge continues with other inputs; the job stays open then. A canceled gauge
-    gets a report of what has run, and changes no flag.
+    It hasn't if it continues with other inputs: then the job stays open. A canceled gauge gets a
+    report of what has run, and changes no flag.
     """
     gauge = session.get_one(GaugeRow, job.id, populate_existing=True)
     test = TestSpec.parse(gauge.test, max_elements=_ANY_SIZE)
@@ -140,8 +141,8 @@ def _open(
 ) -> None:
     """Open or renew the flag.
 
-    Its evidence: which mutants pass and how often, what would reject them, and commands to repeat
-    it.
+    Its evidence says which mutants pass and how often, what would reject them, and the commands
+    that repeat it.
     """
     missed = {name: rate for name, rate in here.misses.parts.items() if rate.count}
     able = sum(1 for rate in here.misses.parts.values() if rate.of)
@@ -189,10 +190,7 @@ def _resolve(session: Session, gauge: GaugeRow, here: MeasuredTest, *, now: date
     """Resolve the variant's flag if all mutants that passed before were measured and now fail."""
     query = select(FlagRow).where(
         FlagRow.kind == FlagKind.blunt_test,
-        FlagRow.test_key == gauge.test_key,
-        FlagRow.branch == gauge.branch,
-        FlagRow.arch == gauge.arch,
-        FlagRow.board == gauge.board,
+        *Variant.of(gauge).at(FlagRow),
         FlagRow.state != FlagState.resolved,
     )
     flag = session.scalars(query.with_for_update()).first()

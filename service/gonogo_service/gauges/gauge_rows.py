@@ -6,7 +6,6 @@ They are in their own table, so that no query about builds reads them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select
@@ -20,14 +19,7 @@ from gonogo_service.kit.database.encoding import storable
 _STORED = ("able", "verdict", "explanation", "outputs", "edges", "sentence")
 
 
-def add(
-    session: Session,
-    gauge_id: str,
-    attempt_id: str,
-    rows: Sequence[Mapping[str, Any]],
-    *,
-    now: datetime,
-) -> int:
+def add(session: Session, gauge_id: str, attempt_id: str, rows: Sequence[Mapping[str, Any]]) -> int:
     """Insert new rows and count them; return the gauge's number of rows.
 
     The rows are as in a results message; `repeat` is the number of the part. The caller holds the

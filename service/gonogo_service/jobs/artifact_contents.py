@@ -40,7 +40,7 @@ Number = Annotated[int | float, Field(ge=-1e300, le=1e300, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Size = Annotated[int, Field(ge=1, le=2**53)]
 Plain = Annotated[Any, AfterValidator(plain_json)]
-Matrix = Annotated[list[Annotated[list[Number | None], Field(max_length=MAX_CELLS)]], Field()]
+Matrix = list[Annotated[list[Number | None], Field(max_length=MAX_CELLS)]]
 
 
 class Form(BaseModel, strict=True, extra="allow"):

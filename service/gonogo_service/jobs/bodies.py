@@ -30,6 +30,8 @@ MAX_SEED = 2**53 - 1
 MAX_REPEATS = 1000
 MAX_BEFORE = 16
 MAX_DEADLINE_S = 30 * 86400
+REPOSITORY = r"^[A-Za-z0-9._/-]+$"
+SHA = r"^[0-9a-fA-F]{7,64}$"
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
 
 
@@ -41,7 +43,7 @@ def _has_kernel(value: object) -> object:
 
 
 KernelTest = Annotated[TestSpec, BeforeValidator(_has_kernel)]
-"""A test, where a selection of gtest or pytest tests can't stand."""
+"""The test of a kernel, in a field that takes no selection of gtest or pytest tests."""
 
 
 def _check_last_seed(start: int, field: str, count: int) -> None:
@@ -114,8 +116,8 @@ class Prepared(Strict):
 class Commit(Strict):
     """The commit that the job runs for."""
 
-    repository: str = Field(pattern=r"^[A-Za-z0-9._/-]+$", max_length=200)
-    sha: str = Field(pattern=r"^[0-9a-fA-F]{7,64}$")
+    repository: str = Field(pattern=REPOSITORY, max_length=200)
+    sha: str = Field(pattern=SHA)
     pull_request: int | None = Field(None, ge=1, le=2**31 - 1)
 
 

@@ -53,8 +53,7 @@ def resolve_chunk(
     After MAX_ATTEMPTS attempts (or MAX_RETURNS hand-backs), each missing result becomes an error
     row with `reason`, and the chunk is lost.
     """
-    stored = results.present(session, job.id, chunk.work)
-    missing = [pair for pair in chunk.work if (pair[0], pair[1]) not in stored]
+    missing = results.missing(session, job.id, chunk.work)
     if not missing:
         end_chunk(session, job, chunk, ChunkState.done, now=now)
     elif job.state not in LIVE or not _still_needed(job, chunk):

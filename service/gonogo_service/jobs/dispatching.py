@@ -30,8 +30,8 @@ WORST_ARTIFACTS = 3
 def dispatch(session: Session, places: Sequence[Place], *, now: datetime) -> list[str]:
     """Give each chosen chunk an attempt for its missing results; return the attempts' ids.
 
-    `unclaimed` then returns these attempts. A chunk that is no longer waiting, or whose
-    job was canceled meanwhile, is skipped. One whose results have all arrived late is closed.
+    `unclaimed` then returns these attempts. A chunk that is no longer waiting, or whose job was
+    canceled meanwhile, is skipped. A chunk whose results have all arrived by now is closed.
     """
     attempt_ids: list[str] = []
     for job_id, number in sorted(places):
@@ -41,12 +41,9 @@ def dispatch(session: Session, places: Sequence[Place], *, now: datetime) -> lis
         chunk = _chunk(session, job_id, number)
         if chunk is None or chunk.state != ChunkState.waiting:
             continue
-        stored = (
-            results.present(session, job_id, chunk.work)
-            if chunk.attempts or chunk.returns
-            else set()
-        )
-        missing = [pair for pair in chunk.work if (pair[0], pair[1]) not in stored]
+        missing = chunk.work
+        if chunk.attempts or chunk.returns:
+            missing = results.missing(session, job_id, chunk.work)
         if not missing:
             closing.end_chunk(session, job, chunk, ChunkState.done, now=now)
             continue

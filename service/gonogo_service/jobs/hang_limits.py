@@ -7,8 +7,8 @@ from sqlalchemy.orm import Session
 
 from gonogo.spec.hang_limits import is_guessed_well
 from gonogo_service.jobs.model import JobRow
-from gonogo_service.kit.database.states import JobState
 from gonogo_service.results.model import WHOLE, JobBlockRow
+from gonogo_service.tests.variants import OVER
 
 
 def measured_seed_s(session: Session, workload_key: str, executor: str) -> float | None:
@@ -19,7 +19,7 @@ def measured_seed_s(session: Session, workload_key: str, executor: str) -> float
     query = select(mean_ms.correlate(JobRow).scalar_subquery()).where(
         JobRow.workload_key == workload_key,
         JobRow.executor == executor,
-        JobRow.state.in_((JobState.finished, JobState.cancelled)),
+        OVER,
         select(table.job_id).where(*timed).correlate(JobRow).exists(),
     )
     mean = session.scalar(query.order_by(JobRow.id.desc()).limit(1))

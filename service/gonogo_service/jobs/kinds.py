@@ -192,7 +192,7 @@ class Gauge(Kernel):
         self, session: Session, job: JobRow, attempt_id: str, batch: Batch, *, now: datetime
     ) -> None:
         """Store new results in the gauge's own table."""
-        done = gauge_rows.add(session, job.id, attempt_id, batch.rows, now=now)
+        done = gauge_rows.add(session, job.id, attempt_id, batch.rows)
         events.add(session, job, Progress(done, job.total, {}), now=now)
 
     def conclude(self, session: Session, job: JobRow, state: JobState, *, now: datetime) -> bool:

@@ -16,7 +16,8 @@ from gonogo_service.jobs.model import ChunkRangeRow, ChunkRow, JobRow
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.states import CLOSED_CHUNK, ChunkState, JobState
 
-_RUNNING = (ChunkState.running, ChunkState.stopping)
+STARTED = (ChunkState.running, ChunkState.stopping)
+"""The states of chunks that a worker has started."""
 OPEN = (
     select(
         ChunkRow.job_id,
@@ -84,14 +85,14 @@ def start_command(queue: str) -> str:
 def unserved(session: Session, job: JobRow, *, timeout_s: float, now: datetime) -> bool:
     """Return whether a job waits and no live worker serves its queue.
 
-    It is so before the background has stored it as the reason, too, and while none runs.
+    The background stores this as the job's waiting reason, but later, and not while it is down.
     """
     waits = job.state is JobState.queued or (not job.state.final and job.waiting_reason is not None)
     return waits and not workers.live(session, now=now, timeout_s=timeout_s)[job.queue]
 
 
 def unserved_words(queue: str) -> str:
-    """Return that no live worker serves a queue, and what to do."""
+    """Return the sentence that no live worker serves a queue, and what to do."""
     remedy = f"start one on a host with such a device: {start_command(queue)}"
     return f"no live worker serves the queue {queue}; {remedy}"
 
@@ -117,7 +118,7 @@ def statuses(session: Session, *, timeout_s: float, now: datetime) -> list[Queue
     served = workers.live(session, now=now, timeout_s=timeout_s)
     counts: dict[str, list[int]] = {queue: [0, 0] for queue in served}
     for (queue, state), number in open_chunks(session).items():
-        counts.setdefault(queue, [0, 0])[state in _RUNNING] += number
+        counts.setdefault(queue, [0, 0])[state in STARTED] += number
     return [
         QueueStatus(queue, waiting, runs, served[queue], oldest(session, queue))
         for queue, (waiting, runs) in sorted(counts.items())

@@ -12,10 +12,9 @@ from gonogo_service.jobs import closing, events, queue_estimate
 from gonogo_service.jobs.events import StateChange
 from gonogo_service.jobs.kinds import kind_of
 from gonogo_service.jobs.model import AttemptRow, ChunkRow, JobRow
-from gonogo_service.jobs.queue_estimate import OPEN
+from gonogo_service.jobs.queue_estimate import OPEN, STARTED
 from gonogo_service.kit.database.states import AttemptState, ChunkState, JobState
 
-_STARTED = (ChunkState.running, ChunkState.stopping)
 NAMED = 3
 """Maximum number of jobs that are named as those that another waits behind."""
 
@@ -76,8 +75,8 @@ def behind(session: Session, job: JobRow) -> str | None:
     """
     if job.state is not JobState.queued:
         return None
-    begun = (AttemptRow.id == OPEN.attempt_id) & OPEN.state.in_(_STARTED)
-    comes_first = (OPEN.job_id < job.id) | OPEN.state.in_((*_STARTED, ChunkState.sent))
+    begun = (AttemptRow.id == OPEN.attempt_id) & OPEN.state.in_(STARTED)
+    comes_first = (OPEN.job_id < job.id) | OPEN.state.in_((*STARTED, ChunkState.sent))
     running = func.count(AttemptRow.started_at)
     query = (
         select(JobRow, func.sum(OPEN.chunks), running, func.min(AttemptRow.started_at))

@@ -38,7 +38,7 @@ def lock(session: Session, owner: str) -> None:
 
 
 def of(session: Session, owner: str, *, now: datetime, before: str | None = None) -> Usage:
-    """Return what the owner's jobs take; rows of the caller's transaction count.
+    """Return the usage of an owner, with the rows that the caller's transaction has added.
 
     before: only what is older than this id.
     """

@@ -38,6 +38,7 @@ from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import reading, session
 from gonogo_service.kit.database.ids import floor, is_id
 from gonogo_service.kit.database.states import (
+    FINAL_JOB,
     LISTED_KINDS,
     BisectionState,
     JobKind,
@@ -56,7 +57,6 @@ ROW_BYTES = 700
 """About what a row takes (benchmarks/ingest.py)."""
 KEEP_LABEL = "keep"
 """A job with this label loses nothing."""
-_ENDED = tuple(state for state in JobState if state.final)
 _ARRIVALS = ("progress", "verdict")
 """The events that go with the rows; those of the job's states stay."""
 
@@ -234,7 +234,7 @@ def _candidates(current: Session, tier: Tier, policy: Policy, now: datetime) -> 
     removed_at: InstrumentedAttribute[datetime | None] = getattr(table, f"{tier}_removed_at")
     conditions: list[ColumnElement[bool]] = [
         removed_at.is_(None),
-        table.state.in_(_ENDED),
+        table.state.in_(FINAL_JOB),
         table.finished_at < before,
         table.id < floor(before),
         _has_newer(),

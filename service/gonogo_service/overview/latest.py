@@ -12,7 +12,6 @@ from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.states import LISTED_KINDS, JobState
 
 RUNNING_STATES = (JobState.running, JobState.cancelling)
-FINAL_STATES = tuple(state for state in JobState if state.final)
 
 
 def latest_jobs(session: Session, states: Sequence[JobState], limit: int) -> list[JobRow]:

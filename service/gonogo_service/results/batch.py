@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gonogo.reports import forms
+from gonogo.reports.outcomes import Outcome
+from gonogo.reports.red_hollow import RED_OUTCOMES
 from gonogo.spec.statistics import ALWAYS
 
 if TYPE_CHECKING:
@@ -123,6 +125,12 @@ class Batch:
 def has_tests(outputs: Outputs) -> bool:
     """Return whether a seed has results of existing tests among its outputs."""
     return any("outcome" in output for output in outputs.values())
+
+
+def is_green(outputs: Outputs) -> bool | None:
+    """Return whether an iteration's tests passed; None for a kernel's seed, which has no tests."""
+    outcomes = {output.get("outcome") for output in outputs.values()}
+    return False if outcomes & RED_OUTCOMES else True if Outcome.passed in outcomes else None
 
 
 def _is_possible(value: object) -> bool:

@@ -56,6 +56,12 @@ def present(session: Session, job_id: str, work: Sequence[Sequence[int]]) -> set
     return pairs & {(int(seed), int(repeat)) for seed, repeat in work}
 
 
+def missing(session: Session, job_id: str, work: Sequence[list[int]]) -> list[list[int]]:
+    """Return the (seed, repeat) pairs of `work` that aren't stored yet."""
+    stored = present(session, job_id, work)
+    return [pair for pair in work if (pair[0], pair[1]) not in stored]
+
+
 def contradicted(session: Session, job_id: str, batch: Batch) -> list[str]:
     """Return a sentence for each row of a batch that differs from the one stored for its seed.
 

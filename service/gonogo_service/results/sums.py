@@ -19,7 +19,7 @@ from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database import dialect
 from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.database.engine import is_postgres
-from gonogo_service.results.batch import Batch
+from gonogo_service.results.batch import Batch, is_green
 from gonogo_service.results.model import BLOCK, WHOLE, DailyRow, JobBlockRow, Sums
 from gonogo_service.tests.variants import context_name
 
@@ -30,7 +30,6 @@ TINY = 1e-30
 UNIT = ("test_key", "executor", "build", "branch", "build_sequence", "arch", "board")
 """The columns of a job that its daily sums have, too, besides its context."""
 _LARGEST = (*LOGARITHMIC, "max_abs")
-_GREEN, _RED = "passed", frozenset({"failed", "error", "crash", "hang"})
 _ROOM = 0x676F6E72  # "gonr": the room of the locks
 
 
@@ -201,7 +200,9 @@ def _values(output: Any, statistic: str) -> Any:
 
 def _counts(batch: Batch, group: _Group, with_outputs: set[int]) -> dict[str, Any]:
     places = group.places
-    outcomes = [outcome_of(group.verdict, _green(batch.objects.get(place))) for place in places]
+    outcomes = [
+        outcome_of(group.verdict, is_green(batch.objects.get(place, {}))) for place in places
+    ]
     times: dict[int, float] = {}
     if group.output == WHOLE:
         given = {place: batch.rows[place].get("duration_ms") for place in places}
@@ -244,11 +245,3 @@ def _figures(values: Mapping[str, Any], keys: Sequence[tuple[int, int]]) -> dict
         }
         figures |= {key: value for key, value in sums.items() if key in figures}
     return figures
-
-
-def _green(outputs: Mapping[str, Mapping[str, Any]] | None) -> bool | None:
-    """Return whether an iteration's tests passed; None for a kernel's seed, which has no tests."""
-    if not outputs:
-        return None
-    outcomes = {output["outcome"] for output in outputs.values() if output.get("outcome")}
-    return False if outcomes & _RED else True if _GREEN in outcomes else None

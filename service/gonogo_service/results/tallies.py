@@ -77,13 +77,6 @@ def of_jobs(
     return jobs
 
 
-def of_builds(session: Session, test_key: str) -> dict[tuple[str, str, int], Tally]:
-    """Return a test's sums of whole seeds by (build, branch, build_sequence)."""
-    table = DailyRow
-    places = (table.build, table.branch, table.build_sequence)
-    return sums(session, table, places, table.test_key == test_key, table.output == WHOLE)
-
-
 def verdicts_by_day(session: Session, since: date) -> dict[date, Counter[str]]:
     """Return the number of seeds of all tests by UTC day and verdict."""
     table = DailyRow

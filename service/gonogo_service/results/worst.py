@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, Protocol
 from sqlalchemy import BigInteger, ColumnElement, Double, Integer, Select, Text, func, select
 from sqlalchemy.orm import Session
 
-from gonogo.spec.verdicts import WORST_FIRST, Verdict
+from gonogo.flakiness.classes import LOST
+from gonogo.spec.verdicts import WORST_FIRST
 from gonogo_service.kit.database.columns import IdType, VerdictType
 from gonogo_service.kit.database.each import Ask, Columns, Given, among, of_each
 from gonogo_service.kit.database.paging import batched
@@ -32,8 +33,6 @@ MAX_WHOLE = 1_000
 NEWEST = 1_000
 """Newest seeds whose values make the quantiles of a chart."""
 _RANK = {str(verdict): verdict.rank for verdict in WORST_FIRST}
-_LOST = (Verdict.error, Verdict.crash, Verdict.hang)
-"""The verdicts of seeds without numbers; their row is of WHOLE."""
 _FEW_SILENT = 8
 """At most one in this many marks has no number, so that hangs don't hide the others."""
 _AT_ONCE = 100
@@ -144,7 +143,7 @@ def worst_marks(
             for verdict, number in (totals[job.id].counts if job.id in totals else {}).items():
                 parts.append((job.id, output, verdict, -_FINITE, 0.0, min(number, room)))
                 parts.append((job.id, output, verdict, -math.inf, -_FINITE, _few(room)))
-            for verdict in filter(job.counts.get, _LOST):
+            for verdict in filter(job.counts.get, LOST):  # these have no numbers
                 parts.append((job.id, WHOLE, verdict.value, -math.inf, 0.0, _few(room)))
     candidates: list[list[Mark]] = [[] for _ in columns]
     names = _names(_known(metric), more)

@@ -25,11 +25,12 @@ UPCOMING = 5
 LAST = 10
 RETIMING = ("cron", "timezone", "paused")
 """The fields whose change sets the next due time."""
+_DUE: Any = rows.answer_of(DueRow)
 SCHEDULE = rows.extended_answer(
     ScheduleRow,
     "ScheduleOut",
     upcoming=(list[datetime], "Its next due times; none while it is paused"),
-    last=(list[rows.answer_of(DueRow)], "Its last due times, newest first"),  # type: ignore[misc]
+    last=(list[_DUE], "Its last due times, newest first"),
 )
 
 

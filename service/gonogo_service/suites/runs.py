@@ -8,7 +8,7 @@ its lock. Until then its counts are read from its jobs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,7 +17,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.attributes import set_committed_value
 
-from gonogo.spec.verdicts import Verdict
+from gonogo.spec.verdicts import Verdict, by_verdict
 from gonogo.spec.verdicts import worst as worst_verdict
 from gonogo_service.jobs import closing
 from gonogo_service.jobs import store as jobs
@@ -25,13 +25,12 @@ from gonogo_service.jobs.model import JobRow
 from gonogo_service.jobs.new_job import NewJob
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import is_id, new_id
-from gonogo_service.kit.database.states import JobState, RunState
+from gonogo_service.kit.database.states import FINAL_JOB, JobState, RunState
 from gonogo_service.kit.outbox import outbox
 from gonogo_service.suites.model import RunJobRow, RunRow
 from gonogo_service.tests.model import TestSpecRow
 
 OPEN = (RunState.running, RunState.cancelling)
-FINAL_JOB = tuple(state for state in JobState if state.final)
 MAX_ENDED = 100
 """Ended runs that are concluded at once; the others are in the next turn."""
 
@@ -274,14 +273,8 @@ def _counts(run_jobs: Sequence[RunJob]) -> list[tuple[str, Any]]:
         ("ended", sum(member.state.final for member in run_jobs)),
         ("total", sum(member.total for member in run_jobs)),
         ("done", sum(member.done for member in run_jobs)),
-        ("counts", _ordered(seeds)),
-        ("job_counts", _ordered(verdicts)),
+        ("counts", by_verdict(seeds)),
+        ("job_counts", by_verdict(verdicts)),
         ("red", sum(member.red > 0 for member in run_jobs)),
         ("hollow", sum(member.hollow > 0 for member in run_jobs)),
     ]
-
-
-def _ordered(counts: Mapping[str, int]) -> dict[str, int]:
-    return {
-        verdict.value: counts[verdict.value] for verdict in Verdict if counts.get(verdict.value)
-    }

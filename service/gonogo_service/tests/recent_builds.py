@@ -59,7 +59,7 @@ class BuildResult(NamedTuple):
 
 @dataclass(frozen=True)
 class FailureRate:
-    """The failed ones of the seeds that passed or failed; hangs, crashes and errors are apart."""
+    """The failed seeds among those that passed or failed; hangs, crashes and errors don't count."""
 
     failed: int = 0
     runs: int = 0

@@ -6,7 +6,7 @@ The verdicts of jobs are never changed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Annotated, Any
@@ -18,22 +18,22 @@ from gonogo.errors import FieldError
 from gonogo.judging.rejudging import rejudge
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.tolerances import AnyTolerance
-from gonogo.spec.verdicts import Verdict, worst
+from gonogo.spec.verdicts import Verdict, by_verdict, worst
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.ids import is_id, new_id
 from gonogo_service.kit.database.paging import Page, newest_first
 from gonogo_service.kit.database.records import Documented, from_json
-from gonogo_service.kit.database.states import JobKind, JobState
+from gonogo_service.kit.database.states import JobKind
 from gonogo_service.results import seeds as results
 from gonogo_service.tests import test_specs
 from gonogo_service.tests.model import RejudgementRow
+from gonogo_service.tests.variants import OVER
 
 MAX_SEEDS = 50_000
 """The (seed, repeat) that one report reads, newest jobs first: about ten seconds.
 
 The report counts what was left out.
 """
-ENDED = (JobState.finished, JobState.cancelled)
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def report(
     wheres: list[ColumnElement[bool]] = [
         table.test_key == declared.key,
         table.kind == JobKind.seeds,
-        table.state.in_(ENDED),
+        OVER,
         table.done > 0,
     ]
     wheres += [] if build is None else [table.build == build]
@@ -172,8 +172,8 @@ def _build(name: str, branch: str, sequence: int, jobs: Sequence[RejudgedJob]) -
         seeds=sum(job.seeds for job in jobs),
         changed=sum(job.changed for job in jobs),
         undecided=sum(job.undecided for job in jobs),
-        old=_ordered(sum((Counter(job.old) for job in jobs), Counter())),
-        new=_ordered(sum((Counter(job.new) for job in jobs), Counter())),
+        old=by_verdict(sum((Counter(job.old) for job in jobs), Counter())),
+        new=by_verdict(sum((Counter(job.new) for job in jobs), Counter())),
         build=name,
         branch=branch,
         sequence=sequence,
@@ -201,17 +201,13 @@ def _job(
         seeds=old.total(),
         changed=changed,
         undecided=undecided,
-        old=_ordered(old),
-        new=_ordered(new),
+        old=by_verdict(old),
+        new=by_verdict(new),
         job=row.id,
         build=row.build,
         old_verdict=None if row.verdict is None else Verdict(row.verdict),
         new_verdict=None if undecided or not new else worst(new),
     )
-
-
-def _ordered(counts: Mapping[str, int]) -> dict[str, int]:
-    return {verdict.value: counts[verdict] for verdict in Verdict if counts.get(verdict)}
 
 
 def add(

@@ -17,6 +17,7 @@ from gonogo.flakiness.rates import Outcome, Rate, outcome_of, rate
 from gonogo.flakiness.samples import Sample, distinct_places
 from gonogo_service.flags.evidence_kinds import ReadExtent
 from gonogo_service.results import seeds as stored
+from gonogo_service.results.batch import is_green
 from gonogo_service.results.model import ResultRow
 from gonogo_service.results.seeds import KINDS, value_of
 from gonogo_service.tests.variants import MAX_JOBS, JobFacts, Variant, jobs_of
@@ -29,7 +30,6 @@ MAX_SEEDS = 5000
 
 The tail uses the largest 1,000 of them, and the interval of a rate of .01 is .3% wide.
 """
-_GREEN, _RED = "passed", ("failed", "error", "crash", "hang")
 _READ = ("tolerance_ratio", "digest", "outcome", "nonfinite_statistics", KINDS)
 
 
@@ -127,7 +127,6 @@ def _run(job: JobFacts, row: stored.StoredSeed) -> Run:
     outputs = row.outputs
     ratios = [value_of(output, "tolerance_ratio") for output in outputs.values()]
     known = [abs(ratio) for ratio in ratios if ratio is not None]
-    outcomes = {output.get("outcome") for output in outputs.values()}
     return Run(
         job,
         row.seed,
@@ -139,7 +138,7 @@ def _run(job: JobFacts, row: stored.StoredSeed) -> Run:
         row.position,
         {name: output["digest"] for name, output in outputs.items() if output["digest"]},
         None if any(ratio != ratio for ratio in known) else max(known, default=None),
-        False if outcomes.intersection(_RED) else True if _GREEN in outcomes else None,
+        is_green(outputs),
     )
 
 

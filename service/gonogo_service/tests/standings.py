@@ -23,6 +23,7 @@ from gonogo_service.kit.database.ids import floor
 from gonogo_service.results.model import WHOLE, JobBlockRow
 from gonogo_service.tests import recent_days
 from gonogo_service.tests.recent_builds import STANDING
+from gonogo_service.tests.variants import NAMES
 
 HOLLOW, RED, FLAKY = KINDS = "hollow", "red", "flaky"
 _FLAGS = "hollow", "wrong", "false_alarm", "red", "flaky", "lost"
@@ -173,8 +174,8 @@ def _query(given: Collection[str], every_build: bool) -> Select[Any]:
 
 def _jobs(given: Collection[str], every_build: bool) -> Select[Any]:
     """Return the query of the jobs that count, each with the time its variant ran last."""
-    table, variant = JobRow, ("test_key", "branch", "arch", "board")
-    places = [getattr(table, name) for name in variant]
+    table = JobRow
+    places = [getattr(table, name) for name in NAMES]
     since = table.id >= bindparam("since", type_=IdType)
     conditions = [STANDING, since]
     if "until" in given:
@@ -193,7 +194,7 @@ def _jobs(given: Collection[str], every_build: bool) -> Select[Any]:
         .subquery()
         .c
     )
-    of_variant = [getattr(table, name) == newest[name] for name in variant]
+    of_variant = [getattr(table, name) == newest[name] for name in NAMES]
     columns = table.id, *places, table.build, newest.at
     if every_build:
         return select(*columns).join(newest.at.table, and_(*of_variant)).where(*conditions)

@@ -32,6 +32,7 @@ MAX_JOBS = 200
 COUNTED = JobRow.reference.is_(None) & JobRow.kind.in_(LISTED_KINDS)
 """The jobs that count into the sums of their test: not gauges or comparisons of two builds."""
 OVER = JobRow.state.in_((JobState.finished, JobState.cancelled))
+"""The jobs that are over and could run."""
 ENDED = COUNTED & OVER & (JobRow.done > 0)
 """The jobs with results that a test's history reads."""
 
@@ -53,7 +54,7 @@ class Variant:
     @property
     def place(self) -> dict[str, str]:
         """Return branch, arch and board by name."""
-        return {"branch": self.branch, "arch": self.arch, "board": self.board}
+        return {name: getattr(self, name) for name in PLACE}
 
     def at(self, table: Any) -> list[Any]:
         """Return the conditions on a table that has the variant's columns."""
@@ -159,7 +160,7 @@ def graded_job(session: Session, variant: Variant) -> JobFacts | None:
 
 
 def job_of(session: Session, job_id: str) -> JobFacts | None:
-    """Return the facts of an ended job; None if there is no such job or it compares two builds."""
+    """Return the facts of an ended job that counts (COUNTED); None if there is no such job."""
     query = select(*FACTS).where(JobRow.id == job_id, COUNTED, OVER)
     row = session.execute(query).one_or_none()
     return None if row is None else JobFacts(*row)
@@ -194,7 +195,7 @@ def variants_of(session: Session, test_key: str) -> tuple[Variant, ...]:
 
 
 def variants_of_all(session: Session, test_keys: Collection[str]) -> dict[str, tuple[Variant, ...]]:
-    """Return the same for several tests; tests without variants are left out."""
+    """Return the variants of several tests by key, in order; tests without any are left out."""
     columns = [getattr(JobRow, name) for name in NAMES]
     listed = among(session, JobRow.test_key, list(test_keys)), JobRow.kind.in_(LISTED_KINDS)
     variants: dict[str, list[Variant]] = {}

@@ -6,7 +6,6 @@ Verdicts do not change.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import or_
@@ -15,6 +14,7 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo.flakiness.waivers import WAIVABLE
 from gonogo.urls import API
+from gonogo_service.flags.api import longest
 from gonogo_service.flags.store import check_end
 from gonogo_service.kit import rows
 from gonogo_service.kit.database.encoding import utcnow
@@ -152,7 +152,6 @@ def _checked(act: Act, given: dict[str, Any]) -> dict[str, Any]:
     if "classes" in values:
         values["classes"] = [kind.value for kind in WAIVABLE if kind in values["classes"]]
     if "expires" in given:
-        longest = timedelta(days=act.context.settings.waiver_days)
-        check_end(given["expires"], utcnow(), longest)
+        check_end(given["expires"], utcnow(), longest(act.context))
         values["expires_at"] = given["expires"]
     return values

@@ -40,14 +40,14 @@ CREATED = extended_answer(
     WebhookRow, "WebhookCreated", secret=(str | None, "The secret, which can't be shown again")
 )
 _STATE: dict[str, Any] = {"without": ("state",), "type": str, "state": DeliveryState}
-DELIVERY = extended_answer(DeliveryRow, "Delivery", **_STATE)
-TRY = extended_answer(DeliveryTryRow, "LoggedTry", without=("delivery_id",))
+DELIVERY: Any = extended_answer(DeliveryRow, "Delivery", **_STATE)
+TRY: Any = extended_answer(DeliveryTryRow, "LoggedTry", without=("delivery_id",))
 DETAILS = extended_answer(
     DeliveryRow,
     "DeliveryDetails",
     **_STATE,
     payload=Annotated[dict[str, Any], Documented(EventMessage)],
-    log=(list[TRY], "Every try, the first one first"),  # type: ignore[valid-type]
+    log=(list[TRY], "Every try, the first one first"),
 )
 
 
@@ -167,7 +167,7 @@ def test(context: Ctx, who: Admin, webhook_id: str) -> DeliveryRow:
 @router.get(
     "/webhooks/{webhook_id}/deliveries",
     summary="List deliveries, newest first",
-    response_model=Page[DELIVERY],  # type: ignore[valid-type]
+    response_model=Page[DELIVERY],
 )
 def list_deliveries(
     context: Ctx,

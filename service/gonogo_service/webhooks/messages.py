@@ -26,11 +26,14 @@ Data = Mapping[str, Any]
 
 
 class Noun(NamedTuple):
-    """How a noun is told: the reader of its object, the address of its page, and its fields."""
+    """The content of messages about one kind of object, such as jobs or flags."""
 
     get: Callable[[Session, str], Any]
+    """Returns the object with an id; None if there is none."""
     page: Callable[[str], str]
+    """Returns the address of its page."""
     fields: str
+    """The names of the attributes that the message contains."""
     more: Callable[[Any], Data] = lambda _: {}
     """Further fields, computed from the object."""
 

@@ -22,7 +22,14 @@ from gonogo.kernels.registry import named
 from gonogo.reports import red_hollow
 from gonogo.spec import json_text
 from gonogo.spec.diagnoses import SO_FAR, diagnosis_of
-from gonogo.spec.verdicts import Explanation, Verdict, severity, worst, worst_explanation
+from gonogo.spec.verdicts import (
+    Explanation,
+    Verdict,
+    by_verdict,
+    severity,
+    worst,
+    worst_explanation,
+)
 from gonogo_workers.cli import references
 
 if TYPE_CHECKING:
@@ -149,11 +156,10 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     counts = Counter(row["verdict"] for row in rows)
     together = unexplained_together((row["seed"], row["outputs"]) for row in rows)
     verdict = worst(settled_verdict(row["verdict"], row["outputs"], together) for row in rows)
-    ordered = {verdict.value: counts[verdict.value] for verdict in Verdict if counts[verdict.value]}
     compared = references.flips(rows)
     return {
         "verdict": verdict.value,
-        "counts": ordered,
+        "counts": by_verdict(counts),
         "seeds": list(rows),
         "diagnosis": _diagnosis(rows, is_certain=bool(together)),
         **({"together": together} if together else {}),

@@ -16,7 +16,7 @@ from gonogo_service.kit.problems import Problem
 from gonogo_service.people.context import Ctx, Reader
 
 router = make_router("jobs")
-HEAD = rows.extended_answer(ArtifactRow, "ArtifactHead")
+HEAD: Any = rows.extended_answer(ArtifactRow, "ArtifactHead")
 ARTIFACT = rows.extended_answer(
     ArtifactRow,
     "ArtifactOut",
@@ -28,7 +28,7 @@ ARTIFACT = rows.extended_answer(
 @router.get(
     "/jobs/{job_id}/artifacts",
     summary="List artifacts of a job",
-    response_model=Page[HEAD],  # type: ignore[valid-type]
+    response_model=Page[HEAD],
 )
 def artifacts(context: Ctx, _who: Reader, job_id: str, kind: Filter = None) -> Any:
     """List artifacts without their content, on one page, because they are few."""

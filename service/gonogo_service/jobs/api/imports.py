@@ -21,7 +21,7 @@ from gonogo.spec.selections import MAX_NAME, Selection
 from gonogo_service.builds import store as builds
 from gonogo_service.jobs import imports
 from gonogo_service.jobs.api.schemas import JobLinks, links
-from gonogo_service.jobs.bodies import Commit
+from gonogo_service.jobs.bodies import REPOSITORY, SHA, Commit
 from gonogo_service.kit import audit, idempotency
 from gonogo_service.kit.answers import make_router
 from gonogo_service.kit.database.states import IMPORT_EXECUTOR, JobKind
@@ -93,8 +93,8 @@ def import_report(
     label: Annotated[
         list[str] | None, Query(max_length=MAX_LABELS, description="`name=value`, repeatable")
     ] = None,
-    repository: Annotated[str | None, Query(pattern=r"^[A-Za-z0-9._/-]+$", max_length=200)] = None,
-    sha: Annotated[str | None, Query(pattern=r"^[0-9a-fA-F]{7,64}$")] = None,
+    repository: Annotated[str | None, Query(pattern=REPOSITORY, max_length=200)] = None,
+    sha: Annotated[str | None, Query(pattern=SHA)] = None,
     pull_request: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
     key: idempotency.Key = None,
 ) -> Response:
@@ -108,7 +108,7 @@ def import_report(
     """
     # before the transaction, so that others can write meanwhile
     commit = _commit(repository, sha, pull_request)
-    if commit is not None:  # before a stranger's file is read, where that is enough
+    if commit is not None:  # a token without the right is refused before its file is read
         bounds.demand_within(who, repository=commit.repository)
     report = reading.read(data, format, max_elements=context.settings.max_elements)
     _check_names(report, build)

@@ -98,7 +98,7 @@ def validate(context: Ctx, who: Submitter, body: JobIn) -> Estimate:
     )
 
 
-@router.get("/jobs", summary="List jobs, newest first", response_model=Page[LISTED])  # type: ignore[valid-type]
+@router.get("/jobs", summary="List jobs, newest first", response_model=Page[LISTED])
 def list_jobs(
     context: Ctx,
     _who: Reader,

@@ -115,7 +115,7 @@ _COMPUTED: dict[str, Any] = {
     "diagnosis_words": (str | None, "The diagnosis in a sentence"),
     "links": JobLinks,
 }
-LISTED = rows.extended_answer(
+LISTED: Any = rows.extended_answer(
     JobRow, "ListedJob", without=("suspects", "diagnosis", "diagnosis_words"), **_COMPUTED
 )
 SHOWN = rows.extended_answer(

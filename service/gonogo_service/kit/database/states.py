@@ -48,6 +48,9 @@ class JobState(Described):
         return self in {JobState.finished, JobState.cancelled, JobState.failed}
 
 
+FINAL_JOB = tuple(state for state in JobState if state.final)
+
+
 class RunState(Described):
     """The state of a run (one submission of a suite); the last two are final."""
 

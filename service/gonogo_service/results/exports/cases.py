@@ -13,6 +13,7 @@ from gonogo.spec.statistics import ALWAYS
 from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_service.kit.database.states import JobKind
 from gonogo_service.results.exports.parts import Part, Row
+from gonogo_service.tests.test_specs import name_of
 
 Outputs = Mapping[str, Mapping[str, Any]]
 
@@ -83,7 +84,7 @@ def title(part: Part) -> str:
     if is_selection(job.test):
         selection = Selection.parse(job.test)
         return selection.suite or selection.words
-    return f"{job.kernel} {'x'.join(str(length) for length in job.test['shape'])}"
+    return name_of(job.kernel, job.test)
 
 
 def cases(part: Part) -> Iterator[Case]:

@@ -78,7 +78,7 @@ class TestHistory(StoredTest):
     more_variants: list[VariantOut]
     """Not graded in this answer: filter by branch, arch and board"""
     builds: list[BuildResults]
-    flags: list[FLAG_SUMMARY]  # type: ignore[valid-type]
+    flags: list[FLAG_SUMMARY]
 
 
 @dataclass(frozen=True, kw_only=True)
