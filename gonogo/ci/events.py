@@ -27,10 +27,6 @@ from gonogo.ci.commit_message import (
 
 GITHUB = ("push", "pull_request", "workflow_run", "check_suite")
 """Events that a rule may name."""
-CHECK_RUN = "check_run"
-HANDLED = (*GITHUB, CHECK_RUN)
-"""Events that may start something. A check run needs no rule: it means that somebody requested
-one of our checks again."""
 REREQUESTED = "rerequested"
 POLLED = "found"
 """The action of a pull request that we got by asking GitHub, because no delivery mentioned it."""
@@ -108,7 +104,7 @@ class Rerequest:
 def from_github(event: str, payload: object) -> CommitEvent | Rerequest | Ignored:
     """Parse GitHub's payload of that event (`X-GitHub-Event`).
 
-    Raises FieldError if the payload of a HANDLED event has another form.
+    Raises FieldError if the payload of an event in _READERS has another form.
     """
     data = fields.mapping(payload, "body")
     read = _READERS.get(event)
@@ -310,8 +306,10 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], CommitEvent | Rerequest | Igno
     "pull_request": _pull_request,
     "workflow_run": _workflow_run,
     "check_suite": _check_suite,
+    # needs no rule: somebody requested one of our checks again
     "check_run": _check_run,
 }
+"""The events that may start something."""
 
 
 def _repository(data: Mapping[str, Any]) -> str:

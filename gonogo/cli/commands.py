@@ -178,7 +178,7 @@ COMMANDS: dict[str, Entry] = {
     "hooks": Entry(
         "gonogo_service.ci.hooks_noun:HOOKS",
         NOUNS,
-        "Look at deliveries of GitHub and other CI; fetch missed ones.",
+        "Look at deliveries of GitHub and other CI.",
     ),
     "tokens": Entry(
         "gonogo_service.cli.nouns.tokens:app",

@@ -23,11 +23,12 @@ class FailOn(StrEnum):
 
 _FAIL = frozenset({*LOST, Verdict.fail})
 _HOLLOW = _FAIL | {Verdict.pass_by_tolerance}
-_LEVELS: Mapping[FailOn, frozenset[Verdict]] = {
+LEVELS: Mapping[FailOn, frozenset[Verdict]] = {
     FailOn.fail: _FAIL,
     FailOn.hollow: _HOLLOW,
     FailOn.suspect: _HOLLOW | {Verdict.fail_by_tolerance, Verdict.suspect, Verdict.inconclusive},
 }
+"""The verdicts that close a gate by themselves, new or not."""
 LABELS = {0: "Clear", 1: "Blocked", 3: "Undecided"}
 """The label of each code."""
 
@@ -88,6 +89,6 @@ def _closes(finding: Finding, level: FailOn) -> int:
             return 1
         if kind is Class.infrastructure and verdict is not Verdict.error:
             return int(finding.new)
-    elif verdict in _LEVELS[level] or (verdict is Verdict.not_judged and not kind.is_good):
+    elif verdict in LEVELS[level] or (verdict is Verdict.not_judged and not kind.is_good):
         return 1
     return 3 if kind in (Class.unknown, Class.infrastructure) else 0

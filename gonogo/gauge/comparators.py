@@ -12,8 +12,8 @@ from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any, Literal
 
 STORED_RTOLS = (0.0, 1e-5, 1e-3, 1e-2, 1.6e-2, 1e-1)
-"""The rtols that every stored row can be judged at (gonogo.numerics.compare.NEEDED_RTOLS; a test
-compares them: this module loads no NumPy)."""
+"""The rtols that every stored row can be judged at (gonogo.closeness.NEEDED_RTOLS; a test compares
+them: this module loads no NumPy)."""
 
 Name = Literal["allclose", "pcc", "frobenius", "ulp"]
 _STATISTIC: Mapping[Name, str] = {

@@ -1,4 +1,4 @@
-"""All tables: whoever needs the whole schema (migrations, tests) imports this module.
+"""All tables, for what needs the whole schema: migrations and tests.
 
 The module `model` of each room is found by itself.
 """

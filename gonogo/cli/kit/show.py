@@ -43,26 +43,6 @@ STAGE_COLORS = {
     "hung": "red",
     "blocked": "dim",
 }
-LEVELS: dict[str, frozenset[str]] = {
-    "fail": frozenset({"error", "crash", "hang", "fail"}),
-    "hollow": frozenset({"error", "crash", "hang", "fail", "pass_by_tolerance"}),
-    "suspect": frozenset(
-        {
-            "error",
-            "crash",
-            "hang",
-            "fail",
-            "pass_by_tolerance",
-            "fail_by_tolerance",
-            "suspect",
-            "inconclusive",
-        }
-    ),
-}
-"""Verdicts at which --fail-on makes the exit code 1. `new` is `hollow` for a single job: it has no
-base to compare with, so all is new."""
-
-
 NOTHING_JUDGED = frozenset({"not_judged", "skipped", "not_run"})
 """Verdicts of kernels that are never a success. A selection is asked by its outcomes first."""
 
@@ -91,7 +71,7 @@ def say(out: Console, text: str, *, style: str = "") -> None:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout: pretty on a terminal, else on one line."""
+    """Print one JSON document on stdout: pretty on a terminal, else on one line."""
     print(json.dumps(value, indent=2 if sys.stdout.isatty() else None), flush=True)
 
 
@@ -126,17 +106,20 @@ def failed(name: str | None, fail_on: str) -> bool:
     """Return whether a job with this verdict makes the exit code 1.
 
     A job without a verdict (canceled, failed) always does, and so does one in which nothing was
-    judged.
+    judged. `new` is `hollow` for a single job: it has no base to compare with, so all is new.
     """
+    from gonogo.flakiness.gating import LEVELS, FailOn
+
     if name is None or name in NOTHING_JUDGED:
         return True
-    if fail_on == "any":
-        return name != "pass"
-    return name in LEVELS["hollow" if fail_on == "new" else fail_on]
+    level = FailOn(fail_on)
+    if level is FailOn.any:
+        return name != Verdict.pass_
+    return name in LEVELS[FailOn.hollow if level is FailOn.new else level]
 
 
 def number(value: float | int | None, digits: int = 3) -> str:
-    """A statistic in few characters; "-" for null."""
+    """Return a statistic in few characters; "-" for null."""
     if value is None:
         return "-"
     return f"{value:.{digits}g}"
@@ -170,7 +153,7 @@ def progress(out: Console) -> Progress:
 
 
 def jobs_table(items: Iterable[Mapping[str, Any]], url: str) -> Table:
-    """Jobs, one a line."""
+    """Return a table with a line per job."""
     table = Table(box=None, header_style="dim", pad_edge=False)
     for name in ("job", "test", "build", "state", "seeds", "verdict", "counts"):
         table.add_column(name, no_wrap=name == "job")
@@ -189,14 +172,14 @@ def jobs_table(items: Iterable[Mapping[str, Any]], url: str) -> Table:
 
 
 def what(test: Mapping[str, Any]) -> str:
-    """Which shape, or which tests, in a few characters."""
+    """Return the shape of a test, or the tests of a selection, in a few characters."""
     if is_selection(test):
         return Selection.parse(test).words
     return "x".join(str(length) for length in test.get("shape", []))
 
 
 def sample(item: Mapping[str, Any]) -> str:
-    """The seed of a result, or the iteration that has none."""
+    """Return the seed of a result; where it has none, its iteration in parentheses."""
     return str(item["seed"]) if item["seed"] is not None else f"({item.get('iteration')})"
 
 
@@ -206,7 +189,7 @@ def arithmetic_lines(rows: Iterable[Mapping[str, Any]]) -> list[Text]:
 
 
 def results_table(items: Iterable[Mapping[str, Any]]) -> Table:
-    """Seed results, one line an output."""
+    """Return a table of the results of seeds, with a line per output."""
     table = Table(box=None, header_style="dim", pad_edge=False)
     for name in (
         "seed",

@@ -10,9 +10,9 @@ from gonogo.errors import InfrastructureError
 
 POLL_S = 1.0
 PATIENCE_S = 60.0
-"""For so long a server that is away while something is followed is waited for."""
+"""A server that is away is waited for this long."""
 SHARE = 5.0
-"""A server that takes long for an answer is left alone for so many times as long."""
+"""The pause after a slow answer is this many times its duration."""
 
 Record = dict[str, Any]
 
@@ -29,7 +29,7 @@ class Patience:
         self._lost_at = None
 
     def lost(self) -> bool:
-        """It doesn't: wait a moment; False when it has been away for too long."""
+        """Wait a moment; return False when the server has been away for too long."""
         now = time.monotonic()
         self._lost_at = self._lost_at or now
         if now - self._lost_at > self._seconds:

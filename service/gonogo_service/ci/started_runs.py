@@ -188,7 +188,7 @@ class _Starter:
     def _within_quota(self) -> Iterator[None]:
         """Take back what the block adds beyond the quotas of the rule's owner.
 
-        Whoever may send events of a rule, such as everybody with a fork, must not get past them.
+        Everybody with a fork may send events of a rule, and must not get past them.
         Raises Problem.
         """
         guard = quotas.guard(self.session, self.settings, self.cause.owner)

@@ -60,10 +60,10 @@ def _hint(client: Client, name: str) -> None:
 
 def read(client: Client, base: str, head: str, fail_on: str) -> dict[str, Any]:
     """Return the whole comparison, with every page of its tests under `items`."""
-    asked: dict[str, Any] = {"base": base, "head": head, "fail_on": str(fail_on), "limit": PAGE}
-    comparison: dict[str, Any] = client.call("GET", "/compare", **asked)
+    query: dict[str, Any] = {"base": base, "head": head, "fail_on": str(fail_on), "limit": PAGE}
+    comparison: dict[str, Any] = client.call("GET", "/compare", **query)
     while comparison["next"] is not None:
-        more = client.call("GET", "/compare", **asked, cursor=comparison["next"])
+        more = client.call("GET", "/compare", **query, cursor=comparison["next"])
         comparison = {**more, "items": [*comparison["items"], *more["items"]]}
     return comparison
 

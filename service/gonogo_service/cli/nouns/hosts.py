@@ -118,20 +118,16 @@ def _save(host: Any, answer: dict[str, Any], done: str, as_json: bool) -> None:
 
 
 def _beside_the_database(name: str, queues: list[str]) -> dict[str, Any]:
-    from gonogo_service.cli.operate.database import configure, engine
+    from gonogo_service.cli.operate.database import engine
     from gonogo_service.hosts import store
     from gonogo_service.kit.database.engine import session
-    from gonogo_service.kit.principals import Keys
     from gonogo_service.kit.problems import Problem
+    from gonogo_service.people.auth import own_keys
 
     with engine() as database, session(database) as transaction:
-        secret = configure().secret_key
-        if secret is None:
-            raise JobError("GONOGO_SECRET_KEY must be set: the code is stored as a hash under it")
-        keys = Keys(secret.get_secret_value())
         try:
-            issued = store.add(transaction, keys, name, queues, actor="command line")
-        except Problem as problem:
+            issued = store.add(transaction, own_keys(), name, queues, actor="command line")
+        except (Problem, ValueError) as problem:
             raise JobError(str(problem)) from problem
         ends = issued.host.code_expires_at
         assert ends is not None

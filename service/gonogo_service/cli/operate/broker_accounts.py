@@ -14,7 +14,7 @@ FILE: Final = "users.acl"
 SERVICE, WORKER = "gonogo", "worker"
 
 RULES: Final[Mapping[str, str]] = {
-    # whoever has no account learns that the server lives (a health check), and nothing else
+    # for a health check: without an account one learns that the server lives, and nothing else
     "default": "on nopass resetkeys resetchannels -@all +ping",
     SERVICE: "on {password} ~* resetchannels +@all -@admin -@dangerous +info",
     WORKER: (
