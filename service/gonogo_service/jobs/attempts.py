@@ -94,9 +94,9 @@ class _Message:
             events.add(self.session, job, StateChange(JobState.running.value), now=self.now)
         self.session.flush()
 
-    def lacks(self, work: Sequence[Sequence[int]]) -> bool:
+    def lacks(self, work: Sequence[list[int]]) -> bool:
         """Return whether a result of the work isn't stored."""
-        return len(results.present(self.session, self.job.id, work)) < len(work)
+        return bool(results.missing(self.session, self.job.id, work))
 
     def conclude(self, *, forced: bool = False) -> None:
         """End a reported attempt once all its results are stored, or when `forced`."""
@@ -296,7 +296,7 @@ def _unrequested(
 ) -> Collection[results.Pair]:
     """Return the pairs that aren't in the work, of which there may be a hundred thousand."""
 
-    def is_found(pair: results.Pair) -> bool:  # at once where the work is in order, as it nearly is
+    def is_found(pair: results.Pair) -> bool:  # bisection finds it in work that is in order
         place = bisect_left(work, [*pair])
         return place < len(work) and work[place] == [*pair]
 

@@ -79,15 +79,15 @@ def read(
     variant: Variant,
     *,
     build: str | None = None,
-    jobs: int = MAX_JOBS,
     seeds: int = MAX_SEEDS,
 ) -> History:
-    """Read the newest `seeds` (seed, repeat) of the newest `jobs` finished jobs of a variant.
+    """Read the newest `seeds` (seed, repeat) of the newest MAX_JOBS ended jobs of a variant.
 
     build: of this build only; None: of the whole branch. Newest means by job, then by arrival.
     """
-    newest = jobs_of(session, variant, build=build, limit=jobs + 1)
-    return of_jobs(session, variant, newest[:jobs], seeds=seeds, more_jobs=len(newest) > jobs)
+    newest = jobs_of(session, variant, build=build, limit=MAX_JOBS + 1)
+    more_jobs = len(newest) > MAX_JOBS
+    return of_jobs(session, variant, newest[:MAX_JOBS], seeds=seeds, more_jobs=more_jobs)
 
 
 def of_jobs(
