@@ -1,4 +1,4 @@
-"""What workers send, written straight into the database: no host is asked for."""
+"""Messages of workers that go straight into the database: no host is asked for."""
 
 from __future__ import annotations
 
