@@ -228,11 +228,9 @@ def print_one(noun: Noun, record: Item, *, as_json: bool, url: str | None = None
         out.print(Text(url, style="underline"), soft_wrap=True)
 
 
-def stored(
-    noun: Noun, client: Client, record: Item, done: str, *, as_json: bool, url: str | None = None
-) -> None:
+def stored(noun: Noun, client: Client, record: Item, done: str, *, as_json: bool) -> None:
     """Print what a command created or changed: one line with its key and its page."""
-    url = url or _page(client, noun, record)
+    url = _page(client, noun, record)
     if as_json:
         show.print_json(record if url is None else {**record, "url": url})
     else:

@@ -159,9 +159,9 @@ class DueWorkRow(Base):
         if row is not None:
             row.postpone(reason, now=now)
 
-    def repeat(self, *, now: datetime | None = None) -> None:
+    def repeat(self) -> None:
         """Make it due again, as a person requests it."""
-        self.state, self.due_at = WAITING, now or utcnow()
+        self.state, self.due_at = WAITING, utcnow()
         self.reason = self.ended_at = None
 
 
