@@ -68,7 +68,7 @@ class BodyLimits:
 
 
 def is_of_host(path: str) -> bool:
-    """Return whether device hosts send to an address: their bodies are large and may be compressed."""
+    """Return whether device hosts send to an address: bodies are large and may be compressed."""
     return path.startswith(HOST_PATHS)
 
 

@@ -18,8 +18,8 @@ from gonogo_service.kit.database.encoding import utcnow
 
 @pytest.fixture
 def api(migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
-    monkeypatch.setattr(ids, "_last", 0)  # so that ids can be of the past
     with in_process(migrated_sqlite_url) as running:
+        monkeypatch.setattr(ids, "_last", 0)  # so that ids can be of the past
         yield running
 
 

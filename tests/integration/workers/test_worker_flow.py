@@ -246,7 +246,7 @@ def test_a_broker_can_only_wake(place: Workplace) -> None:
     place.redis.lpush(name, other)
     assert place.run("fine", 1).verdicts == {0: "pass"}
     log = place.log()
-    assert f"an item of the queue {name} isn't the id of an attempt" in log
+    assert f"the queue {name}: an item isn't the id of an attempt (1 dropped)" in log
     assert f"attempt {unknown} is not run here: the service refuses it (404)" in log
     assert f"attempt {other} is for" in log
     assert place.answer(other).finished is None
