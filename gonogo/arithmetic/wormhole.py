@@ -51,6 +51,9 @@ Fidelity = Literal["lofi", "hifi2", "hifi3", "hifi4"]
 
 TINY = np.float32(2.0**-126)
 """The smallest normal number."""
+NO_TINY_SUM = np.float32(2.0**-102)
+"""Numbers of at least this size are multiples of 2**-125, and so are their sums: none is subnormal
+but 0."""
 GRID = np.float32(2.0**-10)
 """ELWADD and ELWSUB align the smaller operand on so much of the larger one's power of two."""
 POWER = np.uint32(0x7F800000)
@@ -192,8 +195,7 @@ class Rule:
             means = group_means(terms.astype(float), divisor, self.fidelity, self.dst, moved)
             return _singles(means)
         rows = rows_of(terms, terms.shape, axes)
-        tiles = np.zeros((*rows.shape[:-1], -(-rows.shape[-1] // TILE), TILE), np.float32)
-        tiles.reshape(*rows.shape[:-1], -1)[..., : rows.shape[-1]] = rows
+        tiles = _tiles(rows)
         tiles = stored(self._through_buffer(tiles) if self.partials else tiles, self.reads)
         divisor = self.divisor or count
         factor = float(round_to(1 / divisor, *format_and_mode(self.scaler))) if self.scaler else 1.0
@@ -228,9 +230,9 @@ class Rule:
 
     def _matmul(self, a: Singles, b: Singles) -> Singles:
         total = np.zeros(
-            (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+            (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]),
+            np.float32,
         )
-        total = _singles(total)
         for k in range(a.shape[-1]):
             term = product(a[..., :, k, None], b[..., k, None, :], self.fidelity)
             total = accumulated(total, term, self.dst)
@@ -244,11 +246,7 @@ class Rule:
         """
         axes = node.attributes["axes"]
         rows = rows_of(terms, terms.shape, axes)
-        lanes = np.zeros((*rows.shape[:-1], TILE), np.float32)
-        for start in range(0, rows.shape[-1], TILE):
-            tile = rows[..., start : start + TILE]
-            here = lanes[..., : tile.shape[-1]]
-            here[...] = accumulated(here, tile, self.totals)
+        lanes = running_sum(_tiles(rows), -2, self.totals)
         if self.partials:
             lanes = stored(lanes, self.partials)
         count = self.divisor or math.prod(node.args[0].shape[axis] for axis in axes)
@@ -258,28 +256,21 @@ class Rule:
             stored(lanes, self.reads),
             self.fidelity,
         )
-        total = np.zeros(rows.shape[:-1], np.float32)
-        for lane in range(TILE):
-            total = accumulated(total, terms[..., lane], self.dst)
-        return np.expand_dims(total, axes)
+        return np.expand_dims(running_sum(terms, -1, self.dst), axes)
 
     def _columns(self, node: Node, terms: Singles) -> Singles:
         """Return sums down the rows, or means: of each tile of rows, then of the tiles."""
         axes = node.attributes["axes"]
-        columns = np.moveaxis(rows_of(terms, terms.shape, axes), -1, 0)
-        count = len(columns)
-        padded = np.zeros((-(-count // TILE) * TILE, *columns.shape[1:]), np.float32)
-        padded[:count] = columns
-        total = np.zeros(columns.shape[1:], np.float32)
-        for tile in self._running(np.moveaxis(padded.reshape(-1, TILE, *columns.shape[1:]), 1, 0)):
-            total = accumulated(total, tile, self.dst)
+        tiles = _tiles(rows_of(terms, terms.shape, axes))
+        total = running_sum(running_sum(tiles, -1, self.dst), -1, self.dst)
         return np.expand_dims(self._averaged(node, total), axes)
 
-    def _running(self, terms: Singles) -> Singles:
-        total = np.zeros(terms.shape[1:], np.float32)
-        for term in terms:
-            total = accumulated(total, term, self.dst)
-        return total
+
+def _tiles(rows: Singles) -> Singles:
+    """Return rows (..., n) in tiles (..., n / 32, 32), the last one filled with 0."""
+    tiles = np.zeros((*rows.shape[:-1], -(-rows.shape[-1] // TILE), TILE), np.float32)
+    tiles.reshape(*rows.shape[:-1], -1)[..., : rows.shape[-1]] = rows
+    return tiles
 
 
 def _singles(values: Any) -> Array:
@@ -365,6 +356,18 @@ def aligned_sum(a: Singles, b: Singles) -> Singles:
     if is_odd.any():
         result = np.where(is_odd, a + b, result)
     return flushed(result) + np.float32(0)
+
+
+def running_sum(terms: Singles, axis: int, width: Width) -> Singles:
+    """Return the sum along an axis as `accumulated` adds term after term to 0."""
+    in_order = np.moveaxis(terms, axis, 0)
+    if width == "fp32" and not (np.abs(terms) < NO_TINY_SUM).any(where=terms != 0):
+        total: Singles = np.add.accumulate(in_order, axis=0)[-1] + np.float32(0)
+        return total
+    total = np.zeros(in_order.shape[1:], np.float32)
+    for term in in_order:
+        total = accumulated(total, term, width)
+    return total
 
 
 def accumulated(total: Singles, term: Singles, width: Width) -> Singles:

@@ -39,6 +39,7 @@ class Effects:
         region: a mask of the whole output's shape.
         """
         self.sample = sample
+        self._known: dict[int, tuple[Fault, Doubles]] = {}
         self._region = None if region is None else sample.part_of(region)
         part_of = sample.part_of
         self.allowed = part_of(cells.half + cells.replay.slack)
@@ -54,9 +55,13 @@ class Effects:
         self.misfit, self._is_right = misfit_of(distance), distance <= LIMIT
 
     def of(self, fault: Fault) -> Doubles:
-        """Return what a fault adds to the sample."""
-        effect = self.sample.effect(fault)
-        return effect if self._region is None else np.where(self._region, effect, 0.0)
+        """Return what a fault adds to the sample. The same fault's is computed once."""
+        if id(fault) not in self._known:
+            effect = self.sample.effect(fault)
+            if self._region is not None:
+                effect = np.where(self._region, effect, 0.0)
+            self._known[id(fault)] = fault, effect  # the fault, too: nothing else gets its id
+        return self._known[id(fault)][1]
 
     @property
     def size(self) -> int:
