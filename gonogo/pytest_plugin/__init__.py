@@ -1,6 +1,6 @@
 """The pytest plug-in for any repository: record every comparison for every seed, and report it.
 
-It reports to a server, to a file, or to the worker that runs the tests.
+It reports to a server, to a file in a folder, or to the worker that runs the tests.
 
 plugin.py        the plug-in: options, fixtures, registration
 lines.py         a line in a file for each event, which a worker's executor reads
@@ -14,7 +14,6 @@ records.py       one test with one seed, as a line of format "gonogo" (docs/impo
 surroundings.py  facts about the run: suite, build, commit
 spool.py         every run as it happens, on disk until it is delivered
 delivery.py      the delivery of a run, also after a kill -9
-local.py         the SQLite file
 server.py        POST /imports
 together.py      what all seeds of a test say of suspect comparisons
 summary.py       the summary at the end

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--to",
         metavar="WHERE",
-        help="to this server or SQLite file, in the place of each run's own",
+        help="to this server or folder, in the place of each run's own",
     )
     given = parser.parse_args(arguments)
     to = given.to if given.to is None or is_server(given.to) else str(Path(given.to).absolute())

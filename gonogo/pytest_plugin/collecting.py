@@ -27,8 +27,8 @@ from gonogo.pytest_plugin.spool import Run, Spool
 class Collector:
     """One run of pytest.
 
-    `to`: the server or the SQLite file that gets the run at its end; None: none. Until then it is
-    spooled in the folder `root`. `requested`: whether the user named the server or file. Otherwise
+    `to`: the server or the folder that gets the run at its end; None: none. Until then it is
+    spooled in the folder `root`. `requested`: whether the user named it. Otherwise
     nothing is written before a test has compared something. `strict`: whether hollow passes fail.
     `header` makes the first line of format "gonogo" without `started_at`, once there is something
     to record.

@@ -1,19 +1,15 @@
-"""Deliver a run to its server or its SQLite file exactly once, now or later."""
+"""Deliver a run to its server or its folder exactly once, now or later."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from gonogo import urls
 from gonogo.pytest_plugin import spool
-from gonogo.pytest_plugin.local import LocalFile
 from gonogo.pytest_plugin.records import encoded
 from gonogo.pytest_plugin.spool import Run
-
-SQLITE = b"SQLite format 3\0"
-"""The first bytes of a SQLite file."""
 
 
 class Undelivered(Exception):
@@ -28,29 +24,8 @@ class Undelivered(Exception):
 
 
 def is_server(to: str) -> bool:
-    """Return whether a destination is a server's address; otherwise it is a file."""
+    """Return whether a destination is a server's address; otherwise it is a folder."""
     return to.startswith(("http://", "https://"))
-
-
-def why_no_file(folder: Path, where: str) -> str | None:
-    """Return why numbers can't go to this file, seen from `folder`; None if they can.
-
-    It is something else than a SQLite file: a folder, or a test whose option came before it. An
-    empty file is a database without tables.
-    """
-    if is_server(where):
-        return None
-    path = folder / where.partition("::")[0]
-    if path.is_dir():
-        return f"{where!r} is a folder"
-    try:
-        with path.open("rb") as file:
-            beginning = file.read(len(SQLITE))
-    except FileNotFoundError:
-        return None
-    except OSError as problem:
-        return f"{where!r} can't be read: {problem.strerror}"
-    return None if beginning in (b"", SQLITE) else f"{where!r} is no SQLite file"
 
 
 def deliver(run: Run) -> list[str]:
@@ -75,12 +50,16 @@ def deliver(run: Run) -> list[str]:
             f"{run.to.rstrip('/')}{urls.job(answer['id'])} ({answer.get('verdict')})"
             for answer in answers
         ]
+    path = Path(run.to, f"{run.id}.jsonl")
+    unfinished = path.with_suffix(".unfinished")
+    lines = [encoded(run.header), *(encoded(record.to_json()) for record in run.records)]
     try:
-        with LocalFile(Path(run.to)) as file:
-            file.add(run)
-    except (OSError, ValueError, sqlite3.Error) as problem:
-        raise Undelivered(f"{run.to}: {problem}") from None
-    return [f"{run.to}, run {run.id}"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_bytes(b"\n".join([*lines, b""]))
+        unfinished.replace(path)
+    except OSError as problem:
+        raise Undelivered(f"{run.to}: {problem.strerror}") from None
+    return [str(path)]
 
 
 def catch_up(
@@ -100,7 +79,7 @@ def catch_up(
             yield False, f"{left.path.name} can't be read: {problem}"
             continue
         if to is not None:
-            run = Run(run.id, to, run.header, run.records, run.exit_status, run.finished_at)
+            run = replace(run, to=to)
         if run.to in unreachable or only not in (None, run.to):
             continue
         try:

@@ -29,10 +29,10 @@ FORMAT = 1
 """The version of the lines. The executor searches for exactly this line to see whether an
 installed gonogo writes the same lines."""
 SEEDS = 3
-LOCAL_FILE = ".gonogo.sqlite"
+LOCAL_FOLDER = ".gonogo"
 OFF = "off"
 _ADDRESS = re.compile(r"[\w.-]+:\d+(/.*)?|(?!https?:)\w+://.*")
-"""A host with a port, or a scheme other than a server's: no file that anybody would want."""
+"""A host with a port, or a scheme other than a server's: no folder that anybody would want."""
 SEEDS_MARK = "gonogo_seeds"
 
 
@@ -59,8 +59,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="what gonogo.compare(kernel, ...) does if arrays that it judges itself aren't a pass",
     )
     where = (
-        f"report the run to this server (http...), or to this SQLite file; '{OFF}': nowhere;"
-        f" default: {LOCAL_FILE} if a test compares"
+        f"report the run to this server (http...), or to a file in this folder; '{OFF}': nowhere;"
+        f" default: {LOCAL_FOLDER} if a test compares"
     )
     group.addoption("--gonogo", metavar="WHERE", help=where)
     group.addoption(
@@ -170,13 +170,13 @@ def _report(config: pytest.Config) -> None:
     suite, build = config.getoption("--gonogo-suite"), config.getoption("--gonogo-build")
     if where is not None and _ADDRESS.fullmatch(where):
         raise pytest.UsageError(
-            f"--gonogo: {where!r} would be a file; a server's address begins with http:// or "
+            f"--gonogo: {where!r} would be a folder; a server's address begins with http:// or "
             f"https://, such as http://{where}"
         )
     folder = config.invocation_params.dir
-    if where and where != OFF and (why := delivery.why_no_file(folder, where)):
-        raise pytest.UsageError(f"--gonogo: {why}; it takes a server or a SQLite file")
-    to: str | None = str(folder / where if where else config.rootpath / LOCAL_FILE)
+    if where and (folder / where.partition("::")[0]).is_file():  # a test, most likely
+        raise pytest.UsageError(f"--gonogo: {where!r} is a file; it takes a server or a folder")
+    to: str | None = str(folder / where if where else config.rootpath / LOCAL_FOLDER)
     if where == OFF:
         to = None
     elif where is not None and delivery.is_server(where):

@@ -34,7 +34,7 @@ class Run:
 
     id: str
     to: str
-    """A server's address, or the absolute path of an SQLite file."""
+    """A server's address, or the absolute path of a folder."""
     header: dict[str, Any]
     """The first line of format "gonogo"."""
     records: list[Record]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import signal
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -19,9 +18,8 @@ from gonogo.pytest_plugin import spool
 from gonogo.pytest_plugin.__main__ import main
 from gonogo.pytest_plugin.collecting import Collector
 from gonogo.pytest_plugin.delivery import catch_up
-from gonogo.pytest_plugin.local import LocalFile
 from gonogo.pytest_plugin.records import Record, encoded
-from gonogo.pytest_plugin.spool import PREFIX, Run
+from gonogo.pytest_plugin.spool import PREFIX
 from pytest_plugin import environment, finished, in_a_process, in_this_process
 from servers import free_port
 
@@ -81,7 +79,7 @@ def test_a_killed_run_and_one_whose_server_is_away_are_told_once_by_the_next(
         return {job["id"]: job["outcomes"] for job in client.get("/api/v1/jobs").json()["items"]}
 
     with on_port(migrated_sqlite_url, port=port) as (client, _):
-        run(folder, "--gonogo=other.sqlite", status=0)
+        run(folder, "--gonogo=other", status=0)
         assert not jobs(), "they were for another place"
         output_lines = run(folder, f"--gonogo={url}", status=0)
         assert [line.partition(":")[0] for line in output_lines[-4:-1]] == [
@@ -117,7 +115,7 @@ def test_a_killed_run_and_one_whose_server_is_away_are_told_once_by_the_next(
 
 def test_a_child_that_a_test_forked_delivers_nothing(tmp_path: Path) -> None:
     collector = Collector(
-        lambda: {"suite": "s"}, root=tmp_path, to=str(tmp_path / "kept.sqlite"), requested=True
+        lambda: {"suite": "s"}, root=tmp_path, to=str(tmp_path / "kept"), requested=True
     )
     collector._add(Record("t.py::test", "passed"))
     collector._pid += 1  # a forked process that runs on into pytest has another id
@@ -125,7 +123,7 @@ def test_a_child_that_a_test_forked_delivers_nothing(tmp_path: Path) -> None:
     assert [path.suffix for path in tmp_path.iterdir()] == [".jsonl"]
     collector._pid -= 1
     collector.pytest_sessionfinish(0)
-    assert [path.name for path in tmp_path.iterdir()] == ["kept.sqlite"]
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
 def test_a_run_that_goes_on_is_no_left_over_and_a_damaged_file_is_said(tmp_path: Path) -> None:
@@ -193,18 +191,18 @@ def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_a_file_that_can_t_be_written_stops_no_tests(tmp_path: Path) -> None:
-    path = tmp_path / "kept.sqlite"
-    path.write_text("this is no database " * 10)
+    path = tmp_path / "kept"
+    path.write_text("this is no folder")
     first, second = finished(tmp_path, str(path)).ended
     (left,) = tmp_path.glob(f"{PREFIX}*")
-    assert first == f"not delivered: {path}: file is not a database"
+    assert first == f"not delivered: {path}: File exists"
     assert (
         second
         == f"numbers: {left.name}; the next run delivers them, or `python -m gonogo.pytest_plugin`"
     )
     path.unlink()
     numbers_line, earlier_line = finished(tmp_path, str(path)).ended
-    assert numbers_line.startswith(f"numbers: {path}, run ")
+    assert numbers_line.startswith(f"numbers: {path}/")
     assert earlier_line.startswith("delivered, too: the run of ")
     nowhere = tmp_path / "nowhere"
     assert (
@@ -212,20 +210,4 @@ def test_a_file_that_can_t_be_written_stops_no_tests(tmp_path: Path) -> None:
         .ended[0]
         .startswith(f"the run can't be stored in {nowhere} until it is delivered: [Errno 2]")
     )
-    with sqlite3.connect(path) as file:
-        assert file.execute("SELECT COUNT(*), SUM(exit_status) FROM runs").fetchone() == (3, 0)
-    file.close()
-
-
-def test_two_processes_may_write_the_same_file_and_a_run_is_there_once(tmp_path: Path) -> None:
-    header = {"started_at": "", "suite": "s"}
-    with LocalFile(tmp_path / "kept.sqlite") as one, LocalFile(tmp_path / "kept.sqlite") as other:
-        for name in ("run 0", "run 1"):
-            for file in (one, other):
-                file.add(Run(name, "", header, [Record("t.py::test", "passed")]))
-    with sqlite3.connect(tmp_path / "kept.sqlite") as connection:
-        assert connection.execute("SELECT run, number FROM tests ORDER BY run").fetchall() == [
-            ("run 0", 0),
-            ("run 1", 0),
-        ]
-    connection.close()
+    assert len(list(path.iterdir())) == 3

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -126,17 +125,9 @@ def test_without_a_server_the_numbers_of_each_seed_go_into_a_file(
     assert red in output_lines
     assert "6 comparisons of 4 tests: 2 not judged, 2 pass, 2 hollow pass" in output_lines
     assert output_lines[-1].startswith("1 failed, 5 passed, 2 hollow")
-    with sqlite3.connect(project / ".gonogo.sqlite") as file:
-        tests = file.execute("SELECT name, seed, outcome FROM tests ORDER BY number").fetchall()
-        hollow = file.execute(
-            "SELECT verdict, within, rounding_ratio FROM outputs WHERE verdict <> 'pass' AND "
-            "output = 'dx'"
-        ).fetchall()
-        (header,) = file.execute("SELECT header FROM runs").fetchone()
-        test_records = [
-            json.loads(line) for (line,) in file.execute("SELECT line FROM tests ORDER BY number")
-        ]
-    file.close()
+    (path,) = project.glob(".gonogo/*.jsonl")
+    header, *records = map(json.loads, path.read_text().splitlines())
+    tests = [(one["name"], one.get("seed"), one["outcome"]) for one in records]
     assert not list(project.glob(f"{PREFIX}*")), "it is in the file"
     assert tests == [
         ("test_kernel.py::test_backward[correct]", 0, "passed"),
@@ -148,13 +139,12 @@ def test_without_a_server_the_numbers_of_each_seed_go_into_a_file(
         ("test_kernel.py::test_plain", None, "passed"),
         ("test_kernel.py::test_own_seeds[3]", 3, "passed"),
     ]
-    assert [(verdict, within, ratio > 10) for verdict, within, ratio in hollow] == [
-        ("pass_by_tolerance", 1, True)
-    ] * 2
-    assert test_records[4]["measurements"] == {"seed": 5.0}
-    assert json.loads(header)["build"] == "b1"
-    # the file's lines are those that a server imports
-    report = lines.parse("\n".join([header, *map(json.dumps, test_records)]).encode())
+    hollow = [record["comparisons"][0]["outputs"]["dx"] for record in (records[1], records[3])]
+    assert [output["verdict"] for output in hollow] == ["pass_by_tolerance"] * 2
+    assert all(output["rounding_ratio"] > 10 for output in hollow)
+    assert records[4]["measurements"] == {"seed": 5.0}
+    assert header["build"] == "b1"
+    report = lines.parse(path.read_bytes())  # as a server imports it
     assert [case.comparisons[0].test is not None for case in report.cases[:5]] == [
         True,
         True,
@@ -347,10 +337,8 @@ def test_what_a_server_never_takes_is_set_aside(tmp_path: Path, service: httpx.C
     assert len(finished(tmp_path, url).ended) == 1, "it is not tried again"
     (again,) = catch_up(tmp_path)
     assert not again[0]
-    assert next(catch_up(tmp_path, to=str(tmp_path / "kept.sqlite")))[0], (
-        "where everything may be kept"
-    )
-    assert [file.name for file in tmp_path.iterdir()] == ["kept.sqlite"], "its spool is deleted"
+    assert next(catch_up(tmp_path, to=str(tmp_path / "kept")))[0], "where everything may be kept"
+    assert [file.name for file in tmp_path.iterdir()] == ["kept"], "its spool is deleted"
 
 
 def test_what_a_server_refuses_is_said_in_its_words(service: httpx.Client) -> None:
@@ -418,11 +406,16 @@ def test_the_commit_is_what_the_ci_says(
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-        ("--gonogo=localhost:8717", "'localhost:8717' would be a file; a server's address begins"),
-        ("--gonogo=htp://x", "'htp://x' would be a file; a server's address begins with http://"),
-        ("--gonogo=test_one.py", "--gonogo: 'test_one.py' is no SQLite file; it takes a server or"),
-        ("--gonogo=test_one.py::test_one", "'test_one.py::test_one' is no SQLite file"),
-        ("--gonogo=.", "--gonogo: '.' is a folder; it takes a server or a SQLite file"),
+        (
+            "--gonogo=localhost:8717",
+            "'localhost:8717' would be a folder; a server's address",
+        ),
+        ("--gonogo=htp://x", "'htp://x' would be a folder; a server's address begins with http://"),
+        (
+            "--gonogo=test_one.py",
+            "--gonogo: 'test_one.py' is a file; it takes a server or a folder",
+        ),
+        ("--gonogo=test_one.py::test_one", "'test_one.py::test_one' is a file"),
         ("--gonogo-seeds=0", "argument --gonogo-seeds: must be at least 1; got '0'"),
     ],
 )
