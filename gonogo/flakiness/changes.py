@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -18,9 +17,6 @@ from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import rate
 from gonogo.flakiness.special import student_tail
 
-# Longer histories are reduced to means of neighbors: the place of a change is then known to a
-# 4096th of the history.
-_MAX_POINTS = 4096
 # Points of a segment that is searched for two changes at once: twice the builds that the service
 # reads. The windows grow with the square.
 _MAX_WINDOWED = 128
@@ -37,14 +33,11 @@ _lgamma = np.frompyfunc(math.lgamma, 1, 1)
 
 
 def number_changes(
-    points: Sequence[float | Iterable[float | None] | None] | Array,
-    at: Sequence[float] | None = None,
-    names: Sequence[str] = (),
+    points: Sequence[float | Iterable[float | None] | None] | Array, names: Sequence[str] = ()
 ) -> Changes:
     """Find the change points of a positive number, such as an error, over builds or days.
 
-    points: a number each, or one per seed. at: the points are sorted by it first. names: of the
-    points; else they are called by their numbers.
+    points: a number each, or one per seed; names: theirs, else they are called by their numbers.
 
     Binary segmentation on log values: the best split, accepted by a test, then both sides again. A
     point's mean is one observation, since stable builds differ, too: Student's t of the best split
@@ -53,44 +46,29 @@ def number_changes(
     is the central part of the likelihood over the splits of its neighborhood.
 
     Zeros count as half the smallest positive value. NaN, Inf and None are left out; points without
-    a number are counted. Time is linear in points; longer histories are reduced to 4,096 points.
+    a number are counted.
     """
-    order, moved = _order(at, len(points))
-    samples, original = _samples(points, order)
-    left_out = len(points) - len(samples)
+    every = [_finite(point) for point in points]
+    series = _Series([place for place, sample in enumerate(every) if len(sample)], names)
+    samples = [every[place] for place in series.places]
     has_seeds = bool(samples) and min(map(len, samples)) >= POLICY.change_least
     enough = 2 if has_seeds else 2 * POLICY.change_least
     if len(samples) < enough:
-        return _changes([], len(samples), left_out, moved, enough)
+        return series.changes([], len(points), enough)
     samples = _logarithms(samples)
-    width = -(-len(samples) // _MAX_POINTS)
-    if width > 1:
-        starts = range(0, len(samples), width)
-        samples = [np.concatenate(samples[start : start + width]) for start in starts]
-        original = original[::width]
     means = np.array([sample.mean() for sample in samples])
     changes = []
     for start, (cut, p), end in _between(_number_splits(samples), len(samples)):
         low, high = _interval(_place_likelihood(means[start:end]), POLICY.level)
         before, after = float(means[start:cut].mean()), float(means[cut:end].mean())
-        place, earliest, latest = (
-            original[min(index, len(original) - 1)] for index in (cut, start + low, start + high)
-        )
         factor = math.exp(min(700.0, abs(after - before)))
         what = f"{factor:.3g} times {'larger' if after > before else 'smaller'}"
-        named = step, between = _named(names, place, earliest, latest)
-        words = _words(what, *named, f"p = {p:.2g}")
-        interval = place, earliest, latest, POLICY.level
-        change = Change(step, between, *interval, before, after, p, None, None, words)
-        changes.append(change)
-    return _changes(changes, len(means), left_out, moved)
+        place = cut, start + low, start + high
+        changes.append(series.change(what, place, POLICY.level, before, after, p=p))
+    return series.changes(changes, len(points))
 
 
-def rate_changes(
-    points: Sequence[tuple[int, int]],
-    at: Sequence[float] | None = None,
-    names: Sequence[str] = (),
-) -> Changes:
+def rate_changes(points: Sequence[tuple[int, int]], names: Sequence[str] = ()) -> Changes:
     """Find the change points of a failure rate.
 
     points: (failures, runs) of each build or day; those without runs are left out.
@@ -100,15 +78,13 @@ def rate_changes(
     whole. A change is accepted above the policy's odds: at most 1 in `rate_odds` stable series
     passes it (Markov). Raises ValueError for impossible counts.
     """
-    order, moved = _order(at, len(points))
     for failures, runs in points:
         if not 0 <= failures <= runs:
             raise ValueError(f"impossible counts: {failures} failures of {runs} runs")
-    original = [int(index) for index in order if points[int(index)][1] > 0]
-    counts = np.array([points[index] for index in original], dtype=np.float64).reshape(-1, 2)
-    left_out = len(points) - len(original)
+    series = _Series([place for place, (_, runs) in enumerate(points) if runs > 0], names)
+    counts = np.array([points[place] for place in series.places], np.float64).reshape(-1, 2)
     if len(counts) < 2:
-        return _changes([], len(counts), left_out, moved, 2)
+        return series.changes([], len(points), 2)
 
     def test(start: int, end: int) -> list[Split]:
         if end - start < 2:
@@ -127,48 +103,56 @@ def rate_changes(
             rate(int(part[:, 0].sum()), int(part[:, 1].sum()), POLICY.rate_level)
             for part in (counts[start:cut], counts[cut:end])
         )
-        place, earliest, latest = (original[index] for index in (cut, start + low, start + high))
-        named = step, between = _named(names, place, earliest, latest)
-        words = _words(f"from {first.words} to {second.words}", *named)
         before, after = (side.failures / side.runs for side in (first, second))
-        factor = math.exp(min(700.0, odds))
-        interval = place, earliest, latest, POLICY.rate_level
-        rates = first, second
-        change = Change(step, between, *interval, before, after, None, factor, rates, words)
-        changes.append(change)
-    return _changes(changes, len(counts), left_out, moved)
+        what, place = f"from {first.words} to {second.words}", (cut, start + low, start + high)
+        evidence: dict[str, Any] = {"odds": math.exp(min(700.0, odds)), "rates": (first, second)}
+        changes.append(series.change(what, place, POLICY.rate_level, before, after, **evidence))
+    return series.changes(changes, len(points))
 
 
-def _order(at: Sequence[float] | None, count: int) -> tuple[Indices, int]:
-    """Return the indices that sort the points, and how many stood before an earlier one.
+@dataclass(frozen=True)
+class _Series:
+    """The points that have numbers: their places among all, and all names."""
 
-    Clocks go back, so the sort is stable. A NaN key takes the place of its predecessor.
-    """
-    if at is not None and len(at) != count:
-        raise ValueError(f"{len(at)} places for {count} points")
-    if at is None or not count:
-        return np.arange(count), 0
-    keys = np.array([math.nan if key is None else float(key) for key in at], dtype=np.float64)
-    last = np.maximum.accumulate(np.where(np.isnan(keys), -1, np.arange(count)))
-    keys = np.where(last < 0, -np.inf, keys[last])
-    return np.argsort(keys, kind="stable"), int((keys[1:] < keys[:-1]).sum())
+    places: Sequence[int]
+    names: Sequence[str]
+
+    def change(
+        self,
+        what: str,
+        edges: tuple[int, int, int],
+        level: float,
+        before: float,
+        after: float,
+        *,
+        p: float | None = None,
+        **evidence: Any,
+    ) -> Change:
+        """Return a change; edges: its place, and the ends of the interval, among these points."""
+        place, low, high = (self.places[min(edge, len(self.places) - 1)] for edge in edges)
+        at, *between = (
+            self.names[index] if index < len(self.names) else f"point {index}"
+            for index in (place, low, high)
+        )
+        details = [f"between {between[0]} and {between[1]}"] if between[0] != between[1] else []
+        details += [] if p is None else [f"p = {p:.2g}"]
+        words = f"{what} from {at} on" + (f" ({', '.join(details)})" if details else "")
+        given = {"p": p, "odds": None, "rates": None} | evidence
+        interval = {"place": place, "low": low, "high": high, "level": level}
+        both = {"before": before, "after": after}
+        return Change(at, (between[0], between[1]), **interval, **both, **given, words=words)
+
+    def changes(self, changes: Sequence[Change], points: int, enough: int = 0) -> Changes:
+        """Return the changes; enough: how many points are needed, where there are fewer."""
+        count = len(self.places)
+        words = "; ".join(change.words for change in changes) or f"no change in {count} points"
+        words = f"not enough points: {count} of {enough}" if enough else words
+        return Changes(tuple(changes), count, points - count, words)
 
 
-def _samples(points: Sequence[Any] | Array, order: Indices) -> tuple[list[Array], list[int]]:
-    """Return the finite numbers of each point that has any, in order, and the points' indices."""
-    if isinstance(points, np.ndarray) and points.ndim == 1:
-        values = points.astype(np.float64)[order]
-        finite = np.isfinite(values)
-        return list(values[finite].reshape(-1, 1)), [int(index) for index in order[finite]]
-    samples = {int(index): _numbers(points[int(index)]) for index in order}
-    known = [index for index, sample in samples.items() if len(sample)]
-    return [samples[index] for index in known], known
-
-
-def _numbers(point: Any) -> Array:
+def _finite(point: Any) -> Array:
     values = point if isinstance(point, Iterable) else [point]
-    numbers = [math.nan if value is None else float(value) for value in values]
-    array = np.array(numbers, dtype=np.float64)
+    array = np.array([math.nan if value is None else value for value in values], np.float64)
     return array[np.isfinite(array)]
 
 
@@ -179,31 +163,6 @@ def _logarithms(samples: list[Array]) -> list[Array]:
     floor = math.log(float(positive.min())) - math.log(2) if len(positive) else 0.0
     logs = np.where(joined > 0, np.log(np.where(joined > 0, joined, 1.0)), floor)
     return np.split(logs, np.cumsum([len(sample) for sample in samples])[:-1])
-
-
-def _named(names: Sequence[str], place: int, low: int, high: int) -> tuple[str, tuple[str, str]]:
-    """Return the name of the place, and those of the ends of its interval."""
-    at, first, last = (
-        names[index] if index < len(names) else f"point {index}" for index in (place, low, high)
-    )
-    return at, (first, last)
-
-
-def _words(what: str, at: str, between: tuple[str, str], detail: str = "") -> str:
-    """Return a change in words; an exact place has no interval to mention."""
-    first, last = between
-    details = [f"between {first} and {last}"] if first != last else []
-    details += [detail] if detail else []
-    return f"{what} from {at} on" + (f" ({', '.join(details)})" if details else "")
-
-
-def _changes(
-    changes: Sequence[Change], count: int, left_out: int, moved: int, enough: int = 0
-) -> Changes:
-    words = "; ".join(change.words for change in changes) or f"no change in {count} points"
-    if enough:
-        words = f"not enough points: {count} of {enough}"
-    return Changes(tuple(changes), count, left_out, moved, words)
 
 
 def _between(cuts: Sequence[Split], count: int) -> Iterator[tuple[int, Split, int]]:
@@ -226,17 +185,18 @@ def _segments(count: int, test: Callable[[int, int], Sequence[Split]]) -> list[S
 
 
 def _number_splits(samples: Sequence[Array]) -> list[Split]:
-    builds = Builds.from_samples(samples)
-    few = len(samples) < POLICY.change_points
+    builds, count = Builds.from_samples(samples), len(samples)
+
+    def by_seeds(start: int, end: int) -> list[Split]:
+        return _welch_splits(samples, start, end)
 
     def by_means(start: int, end: int) -> list[Split]:
         part = builds.part(start, end)
-        if not few or part.counts.min() < POLICY.change_least:
+        if count >= POLICY.change_points or part.counts.min() < POLICY.change_least:
             return build_splits(part, start, POLICY.change_least)
         return _repeated_splits(part, start) or build_splits(part, start, POLICY.change_seeded)
 
-    is_short = len(samples) < POLICY.change_builds
-    return _segments(len(samples), partial(_welch_splits, samples) if is_short else by_means)
+    return _segments(count, by_seeds if count < POLICY.change_builds else by_means)
 
 
 @dataclass(frozen=True)
@@ -275,32 +235,23 @@ def _standardized(values: Array) -> Array | None:
     return None if spread <= _EQUAL * max(1.0, float(np.abs(values).max())) else centered / spread
 
 
-@dataclass(frozen=True)
 class _Spread:
-    """The sums that give the standard errors of all groups of neighbors.
+    """The standard errors of all groups of neighbors, from sums over the first 0, 1, ... points.
 
-    `points`, `squares` and `shares` are the sums over the first 0, 1, ... points of the
-    standardized means, of their squares, and of 1 / seeds.
+    The sums are those of the standardized means, of their squares, and of 1 / seeds.
+    `seed_variance` is that of one seed within its point, in units of the points' variance, with
+    `freedom` degrees.
     """
 
-    points: Array
-    squares: Array
-    shares: Array
-    seed_variance: float
-    """The variance of one seed within its point, in units of the points' variance."""
-    freedom: float
-    """The degrees of freedom of `seed_variance`."""
-
-    @classmethod
-    def of(cls, builds: Builds, scaled: Array) -> _Spread:
-        """Return the spread of builds, whose standardized means are `scaled`."""
-        freedom = float((builds.counts - 1).sum())
-        within = float(builds.squares.sum()) / freedom if freedom > 0 else 0.0
-        sums = [
+    def __init__(self, builds: Builds, scaled: Array) -> None:
+        self.count = len(scaled)
+        self.freedom = float((builds.counts - 1).sum())
+        within = float(builds.squares.sum()) / self.freedom if self.freedom > 0 else 0.0
+        self.seed_variance = within / float(builds.means.var())
+        self.points, self.squares, self.shares = (
             np.concatenate([[0.0], np.cumsum(values)])
             for values in (scaled, np.square(scaled), 1 / builds.counts)
-        ]
-        return cls(sums[0], sums[1], sums[2], within / float(builds.means.var()), freedom)
+        )
 
     def errors(self, first: Indices, last: Indices) -> tuple[Array, Array, Array]:
         """Return three squared standard errors of the difference of the means of two groups.
@@ -308,9 +259,10 @@ class _Spread:
         The groups are the points first..last-1 and the others. The errors are pooled, by group, and
         from the seeds.
         """
-        count = len(self.points) - 1
-        inner, outer = last - first, count - (last - first)
-        points, squares = self._inside(first, last)
+        inner, outer = last - first, self.count - (last - first)
+        points, squares, shares = (
+            sums[last] - sums[first] for sums in (self.points, self.squares, self.shares)
+        )
         pooled, by_group = np.zeros(len(first)), np.zeros(len(first))
         for size, total, square in (
             (inner, points, squares),
@@ -319,22 +271,17 @@ class _Spread:
             residual = np.maximum(square - total**2 / size, 0.0)
             pooled += residual
             by_group += residual / np.maximum(size - 1, 1) / size
-        pooled *= (1 / inner + 1 / outer) / (count - 2)
-        shares = self.shares[last] - self.shares[first]
+        pooled *= (1 / inner + 1 / outer) / (self.count - 2)
         by_seed = self.seed_variance * (shares / inner**2 + (self.shares[-1] - shares) / outer**2)
         return pooled, by_group, by_seed
 
     def student(self, first: Indices, last: Indices) -> Array:
         """Return |t| of the two groups, by the largest error: inf where all three are zero."""
         error = np.maximum.reduce(self.errors(first, last))
-        inside, _ = self._inside(first, last)
-        inner, count = last - first, len(self.points) - 1
-        difference = np.abs(inside / inner - (self.points[-1] - inside) / (count - inner))
+        inside, inner = self.points[last] - self.points[first], last - first
+        difference = np.abs(inside / inner - (self.points[-1] - inside) / (self.count - inner))
         constant = error <= _CONSTANT
         return np.where(constant, np.inf, difference / np.sqrt(np.where(constant, 1.0, error)))
-
-    def _inside(self, first: Indices, last: Indices) -> tuple[Array, Array]:
-        return self.points[last] - self.points[first], self.squares[last] - self.squares[first]
 
 
 def build_splits(builds: Builds, start: int, least: int) -> list[Split]:
@@ -361,7 +308,7 @@ def build_splits(builds: Builds, start: int, least: int) -> list[Split]:
     scaled = _standardized(builds.means)
     if count < max(2 * least, 3) or scaled is None:
         return []
-    spread = _Spread.of(builds, scaled)
+    spread = _Spread(builds, scaled)
     few_values = spread.seed_variance <= _CONSTANT and 2 * len(np.unique(scaled.round(9))) <= count
     after = np.arange(least, count - least + 1)
     accepted: list[tuple[float, list[int]]] = []
@@ -381,9 +328,8 @@ def build_splits(builds: Builds, start: int, least: int) -> list[Split]:
             p = alike / math.comb(count, inside)
         else:
             p = student_tail(float(t[best]), count - 2) * len(t)
-        accepted.append((min(1.0, p / share), _edges(first, last, best)))
-    p, places = min(accepted)
-    return [(start + place, p) for place in places] if p <= POLICY.change_student else []
+        accepted.append((min(1.0, p / share), [int(first[best]), int(last[best])]))
+    return _accepted(*min(accepted), start)
 
 
 def _repeated_splits(builds: Builds, start: int) -> list[Split]:
@@ -393,23 +339,23 @@ def _repeated_splits(builds: Builds, start: int) -> list[Split]:
     for the same seeds. Such builds don't differ by chance, so one build is enough on either side,
     and only seeds are noise: Student's t by their spread, times the number of splits and windows.
     """
-    count = len(builds.means)
     scaled = _standardized(builds.means)
-    if not 3 <= count <= _MAX_WINDOWED or scaled is None:
+    if not 3 <= len(builds.means) <= _MAX_WINDOWED or scaled is None:
         return []
-    spread = _Spread.of(builds, scaled)
-    first, last = np.triu_indices(count, k=1)  # a window at the end is the split before it
-    repeated = np.flatnonzero(spread.errors(first, last)[0] <= _CONSTANT)
+    spread = _Spread(builds, scaled)
+    first, last = np.triu_indices(spread.count, k=1)  # a window at the end is the split before it
+    repeated = np.flatnonzero(spread.errors(first, last)[0] <= _CONSTANT)[:1]  # there is only one
     if spread.seed_variance <= _CONSTANT or not len(repeated):
         return []
-    best = int(repeated[0])  # there is only one division into two constants
-    p = student_tail(float(spread.student(first, last)[best]), spread.freedom) * len(first)
-    places = _edges(first, last, best)
-    return [(start + place, p) for place in places] if p <= POLICY.change_student else []
+    first, last = first[repeated], last[repeated]
+    candidates = spread.count * (spread.count - 1) // 2
+    p = student_tail(float(spread.student(first, last)[0]), spread.freedom) * candidates
+    return _accepted(p, [int(first[0]), int(last[0])], start)
 
 
-def _edges(first: Indices, last: Indices, place: int) -> list[int]:
-    return [int(edge[place]) for edge in (first, last) if edge[place] > 0]
+def _accepted(p: float, places: Sequence[int], start: int) -> list[Split]:
+    """Return the edges of a group if the level allows them; one at the beginning is no change."""
+    return [(start + at, p) for at in places if at] if p <= POLICY.change_student else []
 
 
 def _windows(count: int, least: int) -> tuple[Indices, Indices]:

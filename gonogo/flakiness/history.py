@@ -78,14 +78,9 @@ class Change:
 
 @dataclass(frozen=True)
 class Changes:
-    """The change points of one series, in order.
-
-    `points` count those with a number, `left_out` those without.
-    """
+    """The change points of one series, in order; `points` have a number, `left_out` have none."""
 
     changes: Sequence[Change]
     points: int
     left_out: int
-    moved: int
-    """Points that came before an earlier one"""
     words: str

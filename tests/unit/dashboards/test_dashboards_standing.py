@@ -37,7 +37,7 @@ def trend(
     same = {"at": "b2", "between": ("b1", "b3"), "level": 0.95, "before": 0.0, "after": 1.0}
     unknown: dict[str, Any] = dict.fromkeys(("p", "odds", "rates"))
     steps = [Change(**change, **same, **unknown) for change in changes]
-    none = Changes([], len(points), 0, 0, "")
+    none = Changes([], len(points), 0, "")
     return Trend(
         "builds", "rms", points, {"dx": replace(none, changes=steps, words=sentence)}, none, []
     )
