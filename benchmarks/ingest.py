@@ -23,7 +23,7 @@ from gonogo.judging.columns import in_columns
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import judge
 from gonogo.spec.test_spec import TestSpec
-from gonogo_service.jobs import attempts, work
+from gonogo_service.jobs import batches, work
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import AttemptRow
 from gonogo_service.kit.database.encoding import decode, encode, utcnow
@@ -101,7 +101,7 @@ def ingest(engine: Engine, bodies: list[str]) -> tuple[float, float]:
         attempt_id = next(name for name, low, high in attempt_ids if low <= seed <= high)
         with session(engine) as current:
             batch = {**message, "batch": number}
-            attempts.store(current, attempt_id, batch, now=utcnow(), sender=None)
+            batches.store(current, attempt_id, batch, now=utcnow(), sender=None)
     cpu_s = time.process_time() - cpu_began
     return SEEDS / (time.perf_counter() - began), 1000 * cpu_s / SEEDS
 

@@ -11,10 +11,10 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo_service.hosts.senders import AttemptOver, OthersAttempt, Sender
-from gonogo_service.jobs import attempts
+from gonogo_service.jobs import attempts, batches
 from gonogo_service.kit.database.ids import new_id
 
-store = partial(attempts.store, sender=None)
+store = partial(batches.store, sender=None)
 finished = partial(attempts.finished, sender=None)
 
 

@@ -133,7 +133,7 @@ def job(
     entry = entry_names.latest(session, [row.test_key]).get(row.test_key)
     line = replace(
         job_line(row, now, entry),
-        waiting_reason=row.waiting_reason or queues.behind(session, row),
+        waiting_reason=queues.waiting_reason(session, row, timeout_s=timeout_s, now=now),
     )
     seen = seen_seeds.read(session, row, output, line.noun)
     tests = selection_tests.read(session, row, part, output)
@@ -201,7 +201,7 @@ def job(
 def _unserved(
     session: Session, row: JobRow, now: datetime, timeout_s: float
 ) -> UnservedQueue | None:
-    if not queue_estimate.unserved(session, row, timeout_s=timeout_s, now=now):
+    if queues.unserved(session, row, timeout_s=timeout_s, now=now) is None:
         return None
     command = queue_estimate.start_command(row.queue)
     return UnservedQueue(row.queue, command, timestamp(row.deadline_at))

@@ -7,21 +7,20 @@ never sent is no row yet (gonogo_service/jobs/work.py).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from gonogo.spec.executors import EXECUTORS
 from gonogo_service.jobs import closing, work
-from gonogo_service.jobs.hang_limits import measured_seed_s
-from gonogo_service.jobs.model import AttemptRow, ChunkRangeRow, ChunkRow, JobRow
+from gonogo_service.jobs.model import AttemptRow, JobRow
 from gonogo_service.jobs.new_job import BACKGROUND_PRIORITY, NewJob
 from gonogo_service.jobs.queue_estimate import OPEN
 from gonogo_service.jobs.work import MAX_WORK, Cut, Work
 from gonogo_service.kit.database.states import AttemptState, ChunkState
+from gonogo_service.results.model import WHOLE, JobBlockRow
+from gonogo_service.tests.variants import OVER
 
 REFERENCE_BYTES = 2**29  # a reference build's outputs that one attempt keeps in a worker's memory
 # per element of the shape: y or dx in fp32, and the same again for a downstream output
@@ -32,17 +31,27 @@ Place = tuple[str, int]
 """A chunk's job and number: most chunks that wait are no rows."""
 
 
-def estimate_seed_s(session: Session, workload_key: str, executor: str, elements: int) -> float:
-    """Estimate the seconds of a seed: the mean of the workload's last job on this executor.
+def measured_seed_s(session: Session, workload_key: str, executor: str) -> float | None:
+    """Return the mean seconds per seed of a workload's last job on an executor, if there is one."""
+    table = JobBlockRow
+    timed = table.job_id == JobRow.id, table.output == WHOLE, table.timed > 0
+    mean_ms = select(func.sum(table.timed_ms) / func.sum(table.timed)).where(*timed)
+    query = select(mean_ms.correlate(JobRow).scalar_subquery()).where(
+        JobRow.workload_key == workload_key,
+        JobRow.executor == executor,
+        OVER,
+        select(table.job_id).where(*timed).correlate(JobRow).exists(),
+    )
+    mean = session.scalar(query.order_by(JobRow.id.desc()).limit(1))
+    return max(float(mean) / 1000, 1e-4) if mean else None
 
-    Without one, a guess from the size.
-    """
-    measured = measured_seed_s(session, workload_key, executor)
-    if measured is not None:
-        return measured
+
+def estimate_seed_s(session: Session, workload_key: str, executor: str, elements: int) -> float:
+    """Return the measured seconds of a seed; without any, a guess from the size."""
     row = EXECUTORS.get(executor)
     fixed, per_element = UNKNOWN_SEED_S if row is None else (row.seed_s, row.element_s)
-    return fixed + per_element * elements
+    measured = measured_seed_s(session, workload_key, executor)
+    return fixed + per_element * elements if measured is None else measured
 
 
 def max_seeds(elements: int, reference: str | None) -> int:
@@ -79,14 +88,6 @@ def unstarted(session: Session) -> Counter[str]:
     return Counter(dict(session.execute(sent.group_by(AttemptRow.queue)).all()))
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    job_id: str
-    number: int
-    owner: str
-    priority: int
-
-
 def choose(session: Session, queue: str, count: int, background: int | None = None) -> list[Place]:
     """Choose the next chunks of a queue by fair share.
 
@@ -106,11 +107,8 @@ def choose(session: Session, queue: str, count: int, background: int | None = No
         .group_by(JobRow.owner)
     )
     ranks: Counter[str] = Counter(dict(session.execute(in_flight).all()))
-    candidates = sorted(
-        (*_stored(session, queue, count), *_unmade(session, queue, count)),
-        key=lambda chunk: (-chunk.priority, chunk.job_id, chunk.number),
-    )
-    ranked: list[tuple[int, _Candidate]] = []
+    candidates = _waiting(session, queue, count)
+    ranked: list[tuple[int, Any]] = []
     for chunk in candidates:
         ranks[chunk.owner] += 1
         ranked.append((ranks[chunk.owner], chunk))
@@ -119,43 +117,37 @@ def choose(session: Session, queue: str, count: int, background: int | None = No
     )
     foreground = sum(chunk.priority > BACKGROUND_PRIORITY for chunk in candidates)
     most = count if background is None else min(count, foreground + background)
-    return [(chunk.job_id, chunk.number) for _, chunk in ranked[:most]]
+    return [chunk.place for _, chunk in ranked[:most]]
 
 
-def _first_of_each_owner(
-    session: Session, query: Select[*tuple[Any, ...]], job_id: Any, number: Any, count: int
-) -> Iterator[Any]:
-    """Yield the first `count` results of each owner, by priority, then age."""
-    rank = func.row_number().over(
-        partition_by=JobRow.owner, order_by=(JobRow.priority.desc(), job_id, number)
-    )
+class _Candidate(NamedTuple):
+    place: Place
+    owner: str
+    priority: int
+
+
+def _waiting(session: Session, queue: str, count: int) -> list[_Candidate]:
+    """Return the first `count` chunks of each owner that may be sent, by priority, then age.
+
+    They are rows whose attempts were lost, and those of a range from its cursor on.
+    """
+    age = OPEN.job_id, OPEN.number
+    order = JobRow.priority.desc(), *age
+    rank = func.row_number().over(partition_by=JobRow.owner, order_by=order).label("rank")
+    columns = *age, OPEN.ready, JobRow.owner, JobRow.priority, rank
+    waits = OPEN.queue == queue, OPEN.state == ChunkState.waiting, OPEN.ready > 0
     ranked = (
-        query.add_columns(JobRow.owner, JobRow.priority, rank.label("rank"))
-        .join(JobRow, job_id == JobRow.id)
-        .where(JobRow.state.in_(closing.LIVE))
+        select(*columns)
+        .join(JobRow, OPEN.job_id == JobRow.id)
+        .where(*waits, JobRow.state.in_(closing.LIVE))
         .subquery()
+        .c
     )
-    yield from session.execute(select(ranked).where(ranked.c.rank <= count))
-
-
-def _stored(session: Session, queue: str, count: int) -> Iterator[_Candidate]:
-    """Yield each owner's first chunks that are rows and wait: their attempts were lost."""
-    table = ChunkRow
-    waits = select(table.job_id, table.number).where(
-        table.state == ChunkState.waiting, table.queue == queue
-    )
-    for row in _first_of_each_owner(session, waits, table.job_id, table.number, count):
-        yield _Candidate(row.job_id, row.number, row.owner, row.priority)
-
-
-def _unmade(session: Session, queue: str, count: int) -> Iterator[_Candidate]:
-    """Yield each owner's first chunks that are no rows yet; each range has at least one."""
-    table = ChunkRangeRow
-    waits = select(
-        table.job_id,
-        (table.first + table.chunks_cut).label("next"),
-        work.READY.label("ready"),
-    ).where(work.OPEN, work.READY > 0, table.queue == queue)
-    for row in _first_of_each_owner(session, waits, table.job_id, table.first, count):
-        for number in range(row.next, row.next + min(row.ready, count)):
-            yield _Candidate(row.job_id, number, row.owner, row.priority)
+    first = select(ranked).where(ranked.rank <= count)
+    return [
+        _Candidate((job_id, number), owner, priority)
+        for job_id, cursor, ready, owner, priority, _ in session.execute(
+            first.order_by(ranked.priority.desc(), ranked.job_id, ranked.number)
+        )
+        for number in range(cursor, cursor + min(ready, count))
+    ]

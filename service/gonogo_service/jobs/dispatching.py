@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session, aliased
 
+from gonogo.spec.hang_limits import is_guessed_well
 from gonogo_service.builds.model import BuildRow
 from gonogo_service.jobs import closing, work
-from gonogo_service.jobs.chunks import Place
-from gonogo_service.jobs.hang_limits import expected_seed_s
+from gonogo_service.jobs.chunks import Place, measured_seed_s
 from gonogo_service.jobs.kinds import kind_of
 from gonogo_service.jobs.model import AttemptRow, ChunkRow, JobRow
 from gonogo_service.kit.database.ids import new_id
@@ -92,7 +92,7 @@ class Sendable:
 
 
 def described(session: Session, attempt_id: str) -> Sendable:
-    """Return what an attempt has to run."""
+    """Return what an attempt has to run, with the build's name, never how to run it."""
     build, other = aliased(BuildRow), aliased(BuildRow)
     query = (
         select(AttemptRow, ChunkRow, JobRow, TestSpecRow.canonical, build, other)
@@ -103,7 +103,31 @@ def described(session: Session, attempt_id: str) -> Sendable:
         .outerjoin(other, (other.name == JobRow.reference) & (other.executor == JobRow.executor))
         .where(AttemptRow.id == attempt_id)
     )
-    return _sendable(session, *session.execute(query).one())
+    attempt, chunk, job, canonical, registered, reference = session.execute(query).one()
+    message: dict[str, Any] = {
+        "attempt": attempt.id,
+        "chunk": chunk.id,
+        "job": job.id,
+        "test": canonical,
+        "work": attempt.work,
+        "build": job.build,
+        "target": {"executor": job.executor, "arch": job.arch, "board": job.board},
+        "context": job.context,
+        # the registered build's; null: the worker's host knows, or it is found
+        **_declared(registered),
+        "reference": job.reference and {"build": job.reference, **_declared(reference)},
+        "artifacts": {"first": chunk.number == 0, "worst": WORST_ARTIFACTS},
+        "gauge": None,
+    }
+    seed_s = measured_seed_s(session, job.workload_key, job.executor)
+    if seed_s is None and is_guessed_well(job.executor):
+        seed_s = chunk.estimate_s / len(chunk.work)
+    seed_s = kind_of(job).complete(session, job, message, seed_s)
+    return Sendable(attempt.id, job.id, attempt.queue, message, seed_s)
+
+
+def _declared(build: BuildRow | None) -> dict[str, Any]:
+    return {name: build and getattr(build, name) for name in ("arithmetic", "outputs")}
 
 
 class Unclaimed(NamedTuple):
@@ -121,41 +145,6 @@ def unclaimed(session: Session) -> list[Unclaimed]:
     columns = AttemptRow.id, AttemptRow.job_id, AttemptRow.queue, AttemptRow.heard_at
     query = select(*columns).where(AttemptRow.state == AttemptState.sent).order_by(AttemptRow.id)
     return [Unclaimed._make(row) for row in session.execute(query.limit(MAX_UNCLAIMED))]
-
-
-def _sendable(
-    session: Session,
-    attempt: AttemptRow,
-    chunk: ChunkRow,
-    job: JobRow,
-    canonical: dict[str, Any],
-    build: BuildRow | None,
-    other: BuildRow | None,
-) -> Sendable:
-    """Return an attempt with the build's name, never how to run it."""
-    message: dict[str, Any] = {
-        "attempt": attempt.id,
-        "chunk": chunk.id,
-        "job": job.id,
-        "test": canonical,
-        "work": attempt.work,
-        "build": job.build,
-        "target": {"executor": job.executor, "arch": job.arch, "board": job.board},
-        "context": job.context,
-        # the registered build's; null: the worker's host knows, or it is found
-        **_declared(build),
-        "reference": job.reference and {"build": job.reference, **_declared(other)},
-        "artifacts": {"first": chunk.number == 0, "worst": WORST_ARTIFACTS},
-        "gauge": None,
-    }
-    guess_s = chunk.estimate_s / len(chunk.work)
-    seed_s = expected_seed_s(session, job.workload_key, job.executor, guess_s)
-    seed_s = kind_of(job).complete(session, job, message, seed_s)
-    return Sendable(attempt.id, job.id, attempt.queue, message, seed_s)
-
-
-def _declared(build: BuildRow | None) -> dict[str, Any]:
-    return {name: build and getattr(build, name) for name in ("arithmetic", "outputs")}
 
 
 def published(session: Session, attempt_ids: Sequence[str], *, now: datetime) -> None:

@@ -14,7 +14,7 @@ from gonogo_service.devices.model import DeviceRow, WorkerRow
 from gonogo_service.jobs import work
 from gonogo_service.jobs.model import ChunkRangeRow, ChunkRow, JobRow
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.kit.database.states import CLOSED_CHUNK, ChunkState, JobState
+from gonogo_service.kit.database.states import CLOSED_CHUNK, ChunkState
 
 STARTED = (ChunkState.running, ChunkState.stopping)
 """The states of chunks that a worker has started."""
@@ -82,19 +82,18 @@ def start_command(queue: str) -> str:
     return f"GONOGO_ARCH={arch} GONOGO_BOARD={board} gonogo worker --executor {executor}"
 
 
-def unserved(session: Session, job: JobRow, *, timeout_s: float, now: datetime) -> bool:
-    """Return whether a job waits and no live worker serves its queue.
-
-    The background stores this as the job's waiting reason, but later, and not while it is down.
-    """
-    waits = job.state is JobState.queued or (not job.state.final and job.waiting_reason is not None)
-    return waits and not workers.live(session, now=now, timeout_s=timeout_s)[job.queue]
-
-
 def unserved_words(queue: str) -> str:
-    """Return the sentence that no live worker serves a queue, and what to do."""
-    remedy = f"start one on a host with such a device: {start_command(queue)}"
-    return f"no live worker serves the queue {queue}; {remedy}"
+    """Return the sentence that no live worker serves a queue, as lists have it."""
+    return f"no live worker serves the queue {queue}"
+
+
+def unserved(session: Session, queue: str, *, timeout_s: float, now: datetime) -> str | None:
+    """Return in words that no live worker serves a queue now, and what to do; None if one does."""
+    served = workers.live(session, now=now, timeout_s=timeout_s)
+    if served[queue]:
+        return None
+    others = f"those with workers: {', '.join(sorted(served))}" if served else "no worker is live"
+    return f"{unserved_words(queue)} now ({others}); start one: {start_command(queue)}"
 
 
 @dataclass(frozen=True)

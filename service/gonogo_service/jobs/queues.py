@@ -54,18 +54,30 @@ def explain(session: Session, served: Collection[str], *, now: datetime) -> list
             continue
         first = select(OPEN.queue).where(OPEN.job_id == job_id, *_unserved(served))
         queue = session.scalar(first.order_by(OPEN.number).limit(1))
-        job.waiting_reason = None if queue is None else f"no live worker serves the queue {queue}"
+        job.waiting_reason = queue and queue_estimate.unserved_words(queue)
         data = StateChange(job.state, waiting_reason=job.waiting_reason)
         events.add(session, job, data, now=now)
     session.flush()
     return changed
 
 
+def unserved(session: Session, job: JobRow, *, timeout_s: float, now: datetime) -> str | None:
+    """Return in words that a job waits and no live worker serves its queue; None otherwise.
+
+    The background stores it as the waiting reason, but later, and not while it is down.
+    """
+    waits = job.state is JobState.queued or (not job.state.final and job.waiting_reason is not None)
+    return (
+        queue_estimate.unserved(session, job.queue, timeout_s=timeout_s, now=now) if waits else None
+    )
+
+
 def waiting_reason(session: Session, job: JobRow, *, timeout_s: float, now: datetime) -> str | None:
     """Return in words why a job waits: nobody serves its queue, or what is there before it."""
-    if queue_estimate.unserved(session, job, timeout_s=timeout_s, now=now):
-        return queue_estimate.unserved_words(job.queue)
-    return job.waiting_reason or behind(session, job)
+    reason = unserved(session, job, timeout_s=timeout_s, now=now)
+    if reason is None and job.waiting_reason != queue_estimate.unserved_words(job.queue):
+        reason = job.waiting_reason  # about the queue of a build that was passed to a gauge
+    return reason or behind(session, job)
 
 
 def behind(session: Session, job: JobRow) -> str | None:

@@ -17,7 +17,6 @@ from gonogo.spec.selections import AnyTest, SelectionTest, check_executor
 from gonogo.spec.test_spec import TestSpec
 from gonogo.workloads import check_build
 from gonogo_service.builds import store as builds
-from gonogo_service.devices import workers
 from gonogo_service.jobs import queue_estimate, store
 from gonogo_service.jobs.bodies import JobIn, Prepared, SequentialSeeds, Target
 from gonogo_service.jobs.model import JobRow
@@ -198,9 +197,5 @@ def check_kind(session: Session, target: Target, settings: Settings) -> None:
 
 def why_it_waits(session: Session, queue: str, settings: Settings) -> str | None:
     """Return in words that no live worker serves a queue, and which are served; else None."""
-    served = workers.live(session, now=utcnow(), timeout_s=settings.heartbeat_timeout_s)
-    if queue in served:
-        return None
-    others = f"those with workers: {', '.join(sorted(served))}" if served else "no worker is live"
-    start = queue_estimate.start_command(queue)
-    return f"no live worker serves the queue {queue} now ({others}); start one: {start}"
+    timeout_s = settings.heartbeat_timeout_s
+    return queue_estimate.unserved(session, queue, timeout_s=timeout_s, now=utcnow())

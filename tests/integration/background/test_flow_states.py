@@ -18,7 +18,7 @@ from gonogo.spec import hang_limits
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.gauges import submission as gauges
 from gonogo_service.gauges.bodies import GaugeIn
-from gonogo_service.jobs import artifacts, attempts, chunks, closing, dispatching, events, queues
+from gonogo_service.jobs import artifacts, attempts, batches, chunks, closing, dispatching, events, queues
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.dispatching import Sendable
 from gonogo_service.jobs.model import AttemptRow, ChunkRow, JobRow
@@ -304,7 +304,7 @@ def test_results_are_a_sign_of_life_of_a_running_attempt_only(current: Session) 
     assert not attempts.is_canceled(current, running.attempt)
 
 
-@pytest.mark.parametrize("number", [True, -1, attempts.MAX_BATCHES, "0", None])
+@pytest.mark.parametrize("number", [True, -1, batches.MAX_BATCHES, "0", None])
 def test_a_batch_without_a_sane_number_is_stored_and_not_counted(
     current: Session, number: Any
 ) -> None:
@@ -312,10 +312,10 @@ def test_a_batch_without_a_sane_number_is_stored_and_not_counted(
     (item,) = send(current)
     unchecked.store(current, item.attempt, {"batch": number, "rows": [row(0)]}, now=NOW)
     unchecked.store(
-        current, item.attempt, {"batch": attempts.MAX_BATCHES - 1, "rows": [row(1)]}, now=NOW
+        current, item.attempt, {"batch": batches.MAX_BATCHES - 1, "rows": [row(1)]}, now=NOW
     )
     assert seeds_of(current, job) == {0: "pass", 1: "pass"}
-    assert list(attempts_of(current, job.id)[0]["batches"]) == [str(attempts.MAX_BATCHES - 1)]
+    assert list(attempts_of(current, job.id)[0]["batches"]) == [str(batches.MAX_BATCHES - 1)]
 
 
 def test_the_last_message_of_an_attempt_is_kept_with_it_and_heard_once(current: Session) -> None:
