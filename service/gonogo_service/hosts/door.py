@@ -30,7 +30,7 @@ from gonogo_service.hosts.senders import (
     OthersAttempt,
     Sender,
 )
-from gonogo_service.jobs import attempts, dispatching
+from gonogo_service.jobs import attempts, batches, dispatching
 from gonogo_service.kit.answers import make_router, principal_of
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.principals import unauthorized
@@ -174,7 +174,7 @@ def results(context: Ctx, host: Host, attempt: str, batch: int, body: Json) -> B
     digest = hashlib.sha256(repr(sorted(body.items())).encode()).hexdigest()
 
     def work(session: Session) -> Body:
-        attempts.store(
+        batches.store(
             session, attempt, {**body, "batch": batch}, now=utcnow(), sender=host, digest=digest
         )
         return _answer(session, context, host, attempt)
