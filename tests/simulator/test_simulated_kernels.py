@@ -20,7 +20,6 @@ pytestmark = pytest.mark.slow
 WIDE_IN_NARROW = {"input": "fp32", "output": "fp32", "accumulate": "bf16"}
 RIGHT: tuple[tuple[str, dict[str, Any]], ...] = (
     ("ttnn", {"kernel": "layernorm_fw", "shape": [1, 1, 33, 50], "numerics": WIDE_IN_NARROW}),
-    ("ttnn-legacy", {"kernel": "layernorm_fw", "shape": [1, 1, 32, 64]}),
     ("ttnn", {"kernel": "layernorm_fw", "shape": [1, 1, 64, 64], "memory": {"sharded": [2, 2]}}),
 )
 """Numerics and placements that test_simulated_operations.py leaves out."""

@@ -36,7 +36,7 @@ MEETING: dict[str, tuple[str, dict[str, Any]]] = {
     "sums-in-fp32": ("ttnn", {"kernel": "sum", "numerics": {"input": "fp32", "output": "fp32"}}),
 }
 """Limit -> a build and fields of a test that meet it."""
-HANG_S = scaled(30)
+HANG_S = min(scaled(30), 60)
 """Sizes like those that hang take 2 s on a grid that works, 12 s with compilation."""
 ENDS_S = scaled(120)
 """The limit for what must end by itself."""
@@ -74,44 +74,18 @@ def test_a_known_limit_shows_as_its_verdict_and_leaves_no_process(builds: Path, 
     assert servers(HOST_RUN_VARIABLE, child.host.host_run) == []
 
 
-def check(builds: Path, *words: str) -> dict[str, Any]:
-    """Return the JSON of one `gonogo check` on the simulator."""
-    command = gonogo("check", "--executor", "ttnn", *words, "--json")
+def test_check_names_the_limit_beside_the_verdict(builds: Path) -> None:
+    words = "--kernel layernorm_fw --shape 1,1,32,64 --build ttnn-moreh --rtol 1e-2 --atol 5e-2"
     done = subprocess.run(
-        command,
+        gonogo("check", "--executor", "ttnn", *words.split(), "--json"),
         env=clean_environment(GONOGO_BUILDS=str(builds)),
         capture_output=True,
         text=True,
         timeout=scaled(280),
         check=False,
     )
-    assert done.returncode in {0, 1}, done.stderr[-3000:]
-    report: dict[str, Any] = json.loads(done.stdout)
-    return report
-
-
-def test_check_passes_without_a_build_being_named(builds: Path) -> None:
-    forward = check(builds, "--kernel", "layernorm_fw", "--shape", "1,1,32,64", "--seeds", "2")
-    assert (forward["verdict"], forward["counts"]) == ("pass", {"pass": 2})
-    assert "known_limits" not in forward
-    backward = check(builds, "--kernel", "layernorm_bw", "--shape", "1,1,32,64")
-    assert backward["verdict"] == "pass"
-
-
-def test_check_names_the_limit_beside_the_verdict(builds: Path) -> None:
-    report = check(
-        builds,
-        "--kernel",
-        "layernorm_fw",
-        "--shape",
-        "1,1,32,64",
-        "--build",
-        "ttnn-moreh",
-        "--rtol",
-        "1e-2",
-        "--atol",
-        "5e-2",
-    )
+    assert done.returncode == 1, done.stderr[-3000:]
+    report = json.loads(done.stdout)
     assert report["verdict"] == "fail"
     assert report["known_limits"] == [
         limit.words for limit in LIMITS if limit.name == "moreh-statistics"

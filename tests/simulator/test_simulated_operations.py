@@ -38,9 +38,9 @@ def explanations(case: Case, outputs: Inputs) -> set[Explanation]:
     return {judged.outputs[name].explanation for name in outputs}
 
 
-RUN = {(case.kernel, case.test.numerics.output, case.build): case for case in reversed(CASES)}
-"""The first case of each kernel, format and build. The bits of all were recorded, and are compared
-with their programs by tests that need no simulator."""
+RUN = {(case.kernel, case.build): case for case in reversed(CASES)}
+"""The first case of each kernel and build. The bits of all were recorded, and are compared with
+their programs by tests that need no simulator."""
 
 
 @pytest.mark.parametrize("case", RUN.values(), ids=[case.name for case in RUN.values()])
@@ -51,21 +51,9 @@ def test_a_right_kernel_is_replayed_to_the_bit_and_explained(child: Child, case:
     assert explanations(case, outputs) == {Explanation.explained}
 
 
-def test_the_table_has_all_kernels_of_the_build() -> None:
-    assert {case.kernel for case in CASES if case.build == "ttnn"} == {
-        *("layernorm_fw", "layernorm_bw", "rmsnorm_fw", "groupnorm_fw", "softmax", "gelu", "silu"),
-        *("add", "mul", "matmul", "linear", "sum", "mean", "attention", "embedding"),
-    }
-
-
 def shifted(name: str, by: int, axis: int) -> Callable[[Inputs], Inputs]:
     """Return the change that moves a tensor's elements along an axis."""
     return lambda given: {**given, name: np.roll(given[name], by, axis)}
-
-
-def scaled(name: str, factor: float) -> Callable[[Inputs], Inputs]:
-    """Return the change that multiplies a tensor."""
-    return lambda given: {**given, name: given[name] * np.float32(factor)}
 
 
 def without_last_tile(name: str) -> Callable[[Inputs], Inputs]:
@@ -75,17 +63,11 @@ def without_last_tile(name: str) -> Callable[[Inputs], Inputs]:
 
 WRONG: tuple[tuple[str, Case, Any], ...] = (
     ("epsilon", CASES[0], {"epsilon": 1e-3}),
-    ("gamma of the next column", CASES[0], shifted("gamma", 1, 0)),
     ("other groups", CASES[6], {"parameters": {"num_groups": 4}}),
-    ("GELU for SiLU", Case("ttnn.silu", "silu"), {"kernel": "gelu"}),
-    ("x times 1.01", Case("ttnn.gelu", "gelu"), scaled("x", 1.01)),
     ("b of the row above", Case("ttnn.add", "add"), shifted("b", 1, 0)),
     ("less fidelity", CASES[18], {"numerics": {"fidelity": "hifi2"}}),
     ("the last tile isn't added", CASES[18], without_last_tile("a")),
-    ("the bias of the next column", CASES[21], shifted("bias", 1, 0)),
-    ("the last tile isn't summed", CASES[23], without_last_tile("x")),
     ("the next row of the table", CASES[28], shifted("table", 1, 0)),
-    ("no key but the first", CASES[29], {"parameters": {"causal": True}}),
 )
 """Faults, the cases that they are in, and other fields of the test or a function of its inputs."""
 

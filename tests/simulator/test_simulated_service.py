@@ -68,7 +68,7 @@ def finished(
 
 def test_a_right_forward_passes_and_every_seed_is_stored(place: Service) -> None:
     test = {"kernel": "layernorm_fw", "shape": [1, 1, 32, 64], "tolerance": UPSTREAM}
-    ended, items, _ = finished(place, "ttnn", test, seeds=3)
+    ended, items, _ = finished(place, "ttnn", test, seeds=2)
     assert ended["verdict"] == "pass", items
     assert {item["arithmetic"] for item in items} == {"ttnn's dataflow on a Wormhole"}
     assert all(set(item["outputs"]) == {"y"} for item in items)
@@ -92,35 +92,11 @@ def test_a_fault_planted_in_a_real_kernel_is_flagged_and_named(place: Service) -
     assert "s1 is subtracted twice" in str(flags)
 
 
-def test_moreh_s_wrong_mean_and_rstd_fail_and_are_told(place: Service) -> None:
-    test = {"kernel": "layernorm_fw", "shape": [1, 1, 64, 96], "tolerance": UPSTREAM}
-    ended, (item,), diagnosis = finished(place, "ttnn-moreh", test)
-    assert ended["verdict"] == "fail"
-    assert {name: output["verdict"] for name, output in item["outputs"].items()} == {
-        "y": "pass",
-        "mean": "fail",
-        "rstd": "fail",
-    }
-    mean = next(part for part in diagnosis["words"].split("; rstd:") if "mean:" in part)
-    assert "in rows 1 to 31 and 33 to 63 (counted from 0); they are 0" in mean
-
-
-def test_what_the_build_does_not_offer_is_an_error_with_the_reason(place: Service) -> None:
-    test = {
-        "kernel": "layernorm_bw",
-        "shape": [1, 1, 32, 64],
-        "numerics": {"input": "fp32", "output": "fp32"},
-    }
-    ended, (item,), _ = finished(place, "ttnn", test)
-    assert ended["verdict"] == "error"
-    assert "takes bf16 only" in item["message"]
-
-
 def test_a_killed_worker_s_simulator_is_reaped_and_the_job_still_ends(place: Service) -> None:
     with place.client() as client:
         job = submit(
             client,
-            8,
+            4,
             build="ttnn",
             test={"kernel": "layernorm_fw", "shape": [1, 1, 32, 64]},
             target=TARGET,
@@ -130,7 +106,7 @@ def test_a_killed_worker_s_simulator_is_reaped_and_the_job_still_ends(place: Ser
         place.add_worker("ttnn")
         ended = client.wait(job, patience_s=WAIT_S)
         assert ended["verdict"] == "pass", f"{ended}\n{place.logs()}"
-        every_seed_once(client, job, range(8))
+        every_seed_once(client, job, range(4))
     until(lambda: gone(left), 30, "the killed worker's servers to end")
 
 
