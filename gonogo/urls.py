@@ -140,7 +140,6 @@ diagnosis = Endpoint("/jobs", "/diagnosis")
 events = Endpoint("/jobs", "/events")
 cancel_gauge = Endpoint("/gauges", ":cancel")
 cancel_bisection = Endpoint("/bisections", ":cancel")
-bisection_events = Endpoint("/bisections", "/events")
 cancel_run = Endpoint("/runs", ":cancel")
 change_flag = Endpoint("/flags")
 end_waiver = Endpoint("/waivers")
@@ -220,9 +219,10 @@ def results(job_id: str, form: str | None = None) -> str:
     return f"{API}/jobs/{_part(job_id)}/results" + _query({"format": form})
 
 
-def run_results(run_id: str, form: str) -> str:
-    """Return the results of all jobs of a run, streamed whole (FILES)."""
-    return f"{API}/runs/{_part(run_id)}/results" + _query({"format": form})
+def run_files(run_id: str) -> dict[str, str]:
+    """Return the results of all jobs of a run, streamed whole, by their format (FILES)."""
+    path = f"{API}/runs/{_part(run_id)}/results"
+    return {form: path + _query({"format": form}) for form in FILES}
 
 
 def artifact(job_id: str, artifact_id: str) -> str:

@@ -18,12 +18,22 @@ from jinja2 import Environment, FileSystemLoader, PrefixLoader, StrictUndefined,
 from markupsafe import Markup
 
 from gonogo import urls
+from gonogo.reports import red_hollow
 from gonogo_dashboards.charts import charts
-from gonogo_dashboards.kit import assets, bidi, build_strips, glossary, manual, navigation, words
+from gonogo_dashboards.kit import (
+    assets,
+    bidi,
+    build_strips,
+    glossary,
+    list_rows,
+    manual,
+    navigation,
+    words,
+)
 from gonogo_dashboards.kit.page_routes import PageRoute
 from gonogo_dashboards.kit.site import Context, Frame, Site
 from gonogo_service.kit import rows
-from gonogo_service.kit.database.encoding import encode, utcnow
+from gonogo_service.kit.database.encoding import encode, timestamp, utcnow
 
 THEME = "gonogo-theme"
 """The cookie of the reader's theme, which the switch of web/src/theme.js sets."""
@@ -76,11 +86,14 @@ def environment() -> Environment:
         urls=urls, words=words, glossary=glossary, asset=_asset, zip=zip, dict=dict
     )
     templates.globals.update(navigation=groups, build_strips=build_strips, charts=charts)
+    templates.globals.update(list_rows=list_rows, red_hollow=red_hollow)
     for section in sections():
         templates.globals.update(getattr(section, "TEMPLATE_NAMES", {}))
     templates.filters.update(number=words.number, data=_data, exact=bidi.exact)
     templates.filters.update(capital=words.sentence_case, inline=words.inline)
-    templates.filters.update(moment=words.moment)
+    templates.filters.update(moment=words.moment, stamp=timestamp)
+    templates.filters.update(age=lambda moment: words.since(moment, utcnow()))
+    templates.filters.update(ahead=lambda moment: words.until(moment, utcnow()))
     templates.filters.update(seconds=lambda ms: "–" if ms is None else words.duration(ms / 1000))
     return templates
 

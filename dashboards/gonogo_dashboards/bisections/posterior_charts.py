@@ -19,7 +19,7 @@ _MOST_LABELS = 24
 def posterior(search: Search) -> Options:
     """Return the options of each build's probability (bars) and its share of bad runs (marks)."""
     bad, builds = search.bad, search.builds
-    first, is_over = builds[0].place, search.stage == Stage.no_change
+    first, is_over = builds[0].place, search.track.stage == Stage.no_change
     # probabilities of a change, if there was one
     bars = [
         [line.place - first, 0.0 if is_over else round(line.share, 4), line.name] for line in builds
@@ -99,7 +99,7 @@ def moves(search: Search) -> Options:
         for move, end in zip(search.moves, ends, strict=False)
         for place, share in move.shares
     ]
-    labels = {True: search.bad, False: search.good, None: "no answer"}
+    labels = {True: search.bad, False: search.track.track.answers[1], None: "no answer"}
     looks = {True: search.bad_looks, False: Verdict.pass_, None: Verdict.inconclusive}
     return {
         "grid": {"left": 48, "right": 18, "top": 30, "bottom": _bottom(len(names))},

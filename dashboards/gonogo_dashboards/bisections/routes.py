@@ -11,6 +11,7 @@ from gonogo import urls
 from gonogo_dashboards.bisections import bisection_page, posterior_charts
 from gonogo_dashboards.kit.navigation import Entry
 from gonogo_dashboards.kit.site import Site
+from gonogo_service.bisections.api import LISTED
 
 NAVIGATION = (Entry("bisections", "Bisections", urls.BISECTIONS, "Analysis", 4),)
 TEMPLATE_NAMES = {"posterior_charts": posterior_charts}
@@ -27,7 +28,7 @@ def add(site: Site) -> None:
     site.add_list(
         urls.BISECTIONS,
         "bisections/bisections.html",
-        bisection_page.BisectionLine,
+        LISTED,
         bisection_page.listed,
         "Which changes were searched for?",
     )

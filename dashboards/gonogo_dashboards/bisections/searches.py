@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from gonogo import urls
 from gonogo.flakiness.bisecting import Signal, Stage
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.kit import words
@@ -58,8 +57,6 @@ class Dot:
     place: int
     build: str
     seed: int
-    url: str
-    ended: bool
     bad: bool | None
 
 
@@ -67,22 +64,11 @@ class Dot:
 class Search:
     """One search: by numbers or by verdicts, over the whole series or a part beside a change."""
 
-    track: str
-    track_words: str
-    stage: str
-    stage_words: str
+    track: SearchTrack
     words: str
     low: str
     high: str
     builds: tuple[BuildLine, ...]
-    probability: float
-    before: float
-    after: float
-    bad: str
-    """The outcome of a run that indicates a change."""
-    good: str
-    bad_looks: str
-    """The verdict whose looks the bad outcome takes: an unexplained error may be green."""
     moves: tuple[Move, ...]
     dots: tuple[Dot, ...]
     moved: str
@@ -90,45 +76,37 @@ class Search:
     events: tuple[AxisEvent, ...] = ()
     """The changes of the arithmetic between its builds."""
 
+    @property
+    def bad(self) -> str:
+        """Return the outcome of a run that indicates a change."""
+        return self.track.track.answers[0]
+
+    @property
+    def bad_looks(self) -> Verdict:
+        """Return the verdict whose looks the bad outcome takes: an error may be green."""
+        return _BAD_LOOKS[self.track.track]
+
 
 def search(row: BisectionRow, track: SearchTrack, events: tuple[AxisEvent, ...]) -> Search:
     """Return a search of a bisection; events: the changes of arithmetic between its builds."""
     low, high, signal, stage = track.low, track.high, track.track, track.stage
     probes = [probe for probe in row.probes if low <= probe.place <= high]
     moves = tuple(filter(None, (_move(row, move, track) for move in row.moves or ())))
-    bad, good = signal.answers
     sentence = stage.sentence
     if track.build and stage not in (Stage.gate, Stage.no_change):
         sentence = (
             f"{track.build} with a probability of {track.probability:.3f};"
-            f" {track.before:.0%} {bad} before, {track.after:.0%} after"
+            f" {track.before:.0%} {signal.answers[0]} before, {track.after:.0%} after"
         )
     return Search(
-        track=signal.value,
-        track_words=signal.sentence,
-        stage=stage.value,
-        stage_words=stage.sentence,
+        track=track,
         words=sentence,
         low=row.builds[low],
         high=row.builds[high],
         builds=tuple(_build(row, track, place) for place in range(low, high + 1)),
-        probability=track.probability,
-        before=track.before,
-        after=track.after,
-        bad=bad,
-        good=good,
-        bad_looks=_BAD_LOOKS[signal],
         moves=moves,
         dots=tuple(
-            Dot(
-                probe.number,
-                probe.place,
-                row.builds[probe.place],
-                probe.seed,
-                urls.job(probe.job),
-                probe.ended,
-                probe.is_bad(signal),
-            )
+            Dot(probe.number, probe.place, probe.build, probe.seed, probe.is_bad(signal))
             for probe in probes
         ),
         moved=_moved(moves, stage),

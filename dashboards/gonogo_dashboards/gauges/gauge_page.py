@@ -15,16 +15,15 @@ from gonogo_dashboards.gauges import chosen_curves, report_rows
 from gonogo_dashboards.gauges.curves import Picture
 from gonogo_dashboards.gauges.report_rows import ReportView
 from gonogo_dashboards.kit import commands, words
-from gonogo_dashboards.kit.list_rows import details_of
-from gonogo_dashboards.kit.list_view import ListView, list_view
+from gonogo_dashboards.kit.list_view import ListView, list_of
 from gonogo_dashboards.kit.tolerance_advice import with_tolerance
 from gonogo_service.builds import entry_names
 from gonogo_service.gauges import store
-from gonogo_service.gauges.api import GAUGES
+from gonogo_service.gauges.api import GAUGES, LISTED
 from gonogo_service.gauges.model import GaugeRow
+from gonogo_service.kit import rows
 from gonogo_service.kit.database.encoding import timestamp
 
-FILTERS = ("test", "state", "sharpness")
 SENTENCES: Mapping[Sharpness | None, str] = {
     Sharpness.sharp: "Every mutant whose fault can show failed on every seed.",
     Sharpness.blunt: "Some mutants (known-wrong kernels) pass this test.",
@@ -33,61 +32,36 @@ SENTENCES: Mapping[Sharpness | None, str] = {
 
 
 @dataclass(frozen=True)
-class GaugeLine:
-    """A gauge in a list."""
+class GaugeList(ListView):
+    """A page of gauges; `entries` are the suites' names of their tests, by key."""
 
-    id: str
-    url: str
-    kernel: str
-    shape: str
-    tolerance: str
-    details: str
-    """The suite's name of its test, and its fields that differ from the default."""
-    branch: str
-    arch: str
-    board: str
-    state: str
-    state_words: str
-    final: bool
-    done: int
-    total: int
-    waiting_reason: str | None
-    error: str | None
-    sharpness: str | None
-    looks: str | None
-    words: str
-    created_at: str | None
-    age: str
+    entries: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class GaugeView:
     """Everything on a gauge's page."""
 
-    gauge: GaugeLine
+    gauge: Mapping[str, Any]
+    """As the API lists it"""
     sentence: str
-    test: Mapping[str, Any]
-    test_key: str
     facts: tuple[tuple[str, str], ...]
     report: ReportView | None
     picture: Picture | None
     """Rates over the tolerance; None before the end, and where no comparator bounds an error."""
-    links: Mapping[str, str]
+    json_url: str
     submit_url: str
     """The form of a job with the advised tolerance; "" where none is advised."""
-    at: str | None
+    at: str
 
 
 def listed(
-    session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
-) -> ListView:
+    session: Session, query: Mapping[str, str], cursor: str | None, limit: int, now: datetime
+) -> GaugeList:
     """Return a page of gauges that match the filters. Raises BadCursor."""
-    given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
-    page = GAUGES.page(session, **given, limit=limit, cursor=cursor or None)
-    entries = entry_names.latest(session, {row.test_key for row in page.items})
-    return list_view(
-        page, lambda row: _line(row, now, entries.get(row.test_key)), urls.gauges, now, given
-    )
+    page = list_of(GAUGES, urls.gauges)(session, query, cursor, limit, now)
+    entries = entry_names.latest(session, {line["test_key"] for line in page.items})
+    return GaugeList(**vars(page), entries=entries)
 
 
 def one(
@@ -103,49 +77,14 @@ def one(
     report, chosen = row.report, {name: query.get(name) for name in chosen_curves.CHOICES}
     advised = None if report is None else report.advice.tolerance
     return GaugeView(
-        gauge=_line(row, now),
+        gauge=rows.values(LISTED, row),
         sentence=SENTENCES.get(row.sharpness, ""),
-        test=row.test,
-        test_key=row.test_key,
         facts=_facts(row),
         report=None if report is None else report_rows.read(report),
         picture=chosen_curves.read(session, row, query),
-        links={
-            "self": urls.gauge(row.id),
-            "json_url": urls.gauge(row.id, chosen, as_json=True),
-            "history": urls.history(row.test_key),
-            "test": urls.gauges({"test": row.test_key}),
-            "cancel": urls.cancel_gauge(row.id),
-        },
+        json_url=urls.gauge(row.id, chosen, as_json=True),
         submit_url=with_tolerance(row.test_key, row.test, advised) if advised else "",
         at=timestamp(now),
-    )
-
-
-def _line(row: GaugeRow, now: datetime, entry: str | None = None) -> GaugeLine:
-    test = row.test
-    return GaugeLine(
-        id=row.id,
-        url=urls.gauge(row.id),
-        kernel=row.kernel,
-        shape=words.shape(test.get("shape", ())),
-        tolerance=commands.tolerance_words(test.get("tolerance", {})),
-        details=details_of(test, entry),
-        branch=row.branch,
-        arch=row.arch,
-        board=row.board,
-        state=row.state.value,
-        state_words=row.state.label,
-        final=row.state.final,
-        done=row.done,
-        total=row.total,
-        waiting_reason=row.waiting_reason,
-        error=row.error,
-        sharpness=row.sharpness,
-        looks=None if row.sharpness is None else words.GRADES[row.sharpness].mark,
-        words=row.words or "",
-        created_at=timestamp(row.created_at),
-        age=words.since(row.created_at, now),
     )
 
 
@@ -161,5 +100,5 @@ def _facts(row: GaugeRow) -> tuple[tuple[str, str], ...]:
         *((name, commands.plain(test[name])) for name in others),
         ("branch and board", f"{row.branch} on {row.arch} · {row.board}"),
         ("seeds", f"{seeds[0]} … {seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]} (one)"),
-        ("requested", f"{row.created_at:%Y-%m-%d %H:%M:%S} UTC by {row.owner}"),
+        ("requested", f"{words.moment(row.created_at)} by {row.owner}"),
     )

@@ -11,6 +11,7 @@ from gonogo import urls
 from gonogo_dashboards.gauges import charts, gauge_page, report_rows
 from gonogo_dashboards.kit.navigation import Entry
 from gonogo_dashboards.kit.site import Site
+from gonogo_service.gauges.api import LISTED
 
 NAVIGATION = (Entry("gauges", "Gauges", urls.GAUGES, "Analysis", 3, ("gauge",)),)
 TEMPLATE_NAMES = {"gauge_charts": charts, "gauge_report": report_rows}
@@ -25,7 +26,7 @@ def add(site: Site) -> None:
     site.add_list(
         urls.GAUGES,
         "gauges/gauges.html",
-        gauge_page.GaugeLine,
+        LISTED,
         gauge_page.listed,
         "Which tests were gauged?",
     )

@@ -9,17 +9,21 @@ from dataclasses import fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from pydantic import BaseModel
+
 from gonogo_service.kit import rows
 
 _PLAIN = (str, int, float, Mapping)
 
 
 def text(line: type, items: Iterable[Any]) -> str:
-    """Return the lines (dataclasses of the class `line`) as CSV.
+    """Return the lines (of the class `line`: a dataclass, or an answer of the API) as CSV.
 
     The header depends on the class alone, so that a script finds the same columns each time, also
     in an empty list. Lists in a line, such as its findings, are left out.
     """
+    if issubclass(line, BaseModel):
+        return rows.as_csv(line, items)
     paths = list(_paths(line, deep=True))
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\r\n")

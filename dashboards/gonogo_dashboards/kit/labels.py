@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gonogo.spec.selections import KERNEL
 from gonogo_dashboards.kit import commands
-from gonogo_dashboards.kit.list_rows import shape_of, tolerance_of
+from gonogo_dashboards.kit.list_rows import title_of, tolerance_of
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Listed:
     @property
     def name(self) -> str:
         """Return the first part of its label."""
-        return self.head or f"{self.test.get('kernel', KERNEL)} {shape_of(self.test)}"
+        return self.head or title_of(self.test)
 
     @property
     def facts(self) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from gonogo import urls
 from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.reports import red_hollow
-from gonogo.spec.selections import Selection, is_selection
+from gonogo.spec.selections import KERNEL, Selection, is_selection
 from gonogo_dashboards.kit import commands, imported, words
 from gonogo_dashboards.kit.imported import ImportedView
 from gonogo_dashboards.kit.outcomes import OutcomeCount, outcomes
@@ -101,7 +101,7 @@ def job_line(job: JobRow, now: datetime, entry: str | None = None) -> JobLine:
         verdict_words=words.mark(job.verdict).label if job.verdict else "",
         both=red_hollow.words(job.red, job.hollow, red_hollow.noun(job.test)),
         final=job.state.final,
-        counts=counts(job.counts, max(job.total, 1)),
+        counts=counts(job.counts, job.total),
         outcomes=outcomes(job.outcomes or {}),
         diagnosis=job.diagnosis_words or "",
         imported=imported.read(job),
@@ -114,6 +114,11 @@ def job_line(job: JobRow, now: datetime, entry: str | None = None) -> JobLine:
 def noun_of(test: Mapping[str, Any]) -> str:
     """Return "seed" for a kernel's test, "iteration" for tests that exist already."""
     return "iteration" if is_selection(test) else "seed"
+
+
+def title_of(test: Mapping[str, Any]) -> str:
+    """Return a test's kernel and shape, or the tests that a selection names."""
+    return f"{test.get('kernel', KERNEL)} {shape_of(test)}"
 
 
 def shape_of(test: Mapping[str, Any]) -> str:
@@ -155,6 +160,7 @@ def state_words(job: JobRow) -> str:
 
 def counts(stored: Mapping[str, int], total: int) -> tuple[Count, ...]:
     """Return the verdict counts, worst first, with their shares of `total`."""
+    total = max(total, 1)
     shown: list[Count] = []
     start = 0.0
     for verdict in words.ordered(stored):

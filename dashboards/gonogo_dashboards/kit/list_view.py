@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy.orm import Session
+
+from gonogo_service.kit import rows
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.paging import Page
+from gonogo_service.kit.resource import Resource
 
 
 @dataclass(frozen=True)
@@ -41,3 +45,29 @@ def list_view(
         next_url=address(*filters, cursor=page.next) if page.next else None,
         at=timestamp(now),
     )
+
+
+def list_of(
+    resource: Resource[Any],
+    address: Callable[..., str],
+    line: Callable[[Session, Any], Any] | None = None,
+) -> Callable[[Session, Mapping[str, str], str | None, int, datetime], ListView]:
+    """Return the reader of a resource's list, with the resource's filters; others are ignored.
+
+    line: returns the line of a row; default: the fields that the API's list has of it.
+    """
+    noun = resource.noun
+
+    def read(
+        session: Session, query: Mapping[str, str], cursor: str | None, limit: int, now: datetime
+    ) -> ListView:
+        given = {name: value for name in noun.filters if (value := query.get(name, "").strip())}
+        for name, kind in noun.kinds.items():
+            if given.get(name) not in {None, *kind}:
+                del given[name]
+        page = resource.page(session, **given, limit=limit, cursor=cursor or None)
+        filters = (given,) if noun.filters else ()
+        shown = line or (lambda _, row: rows.values(resource.line, row))
+        return list_view(page, lambda row: shown(session, row), address, now, *filters)
+
+    return read

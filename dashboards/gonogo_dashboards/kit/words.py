@@ -25,7 +25,6 @@ from gonogo_service.kit.database.states import (
     HookSource,
     IncomingState,
     JobState,
-    WebhookKind,
 )
 from gonogo_service.tests import standings
 from gonogo_service.tests.variants import Variant
@@ -98,7 +97,7 @@ STANDING_SENTENCES: dict[str, str] = {
 """How a test stands by its jobs of the last 30 days."""
 
 ANSWERS, DELIVERIES, INCOMING, JOBS = AnswerState, DeliveryState, IncomingState, JobState
-SOURCES, WEBHOOK_KINDS = HookSource, WebhookKind
+SOURCES = HookSource
 """For templates, whose filters offer the members."""
 
 
@@ -113,9 +112,9 @@ def inline(label: str) -> str:
     return label[:1].lower() + label[1:] if label[1:2].islower() else label
 
 
-def moment(text: str | None) -> str:
-    """Return a time of the JSON version for reading: "2026-11-23 14:28:24 UTC"; "–" for none."""
-    return f"{text[:19].replace('T', ' ')} UTC" if text else "–"
+def moment(stored: datetime | str | None) -> str:
+    """Return a time for reading: "2026-11-23 14:28:24 UTC"; "–" for none."""
+    return f"{_moment(stored):%Y-%m-%d %H:%M:%S} UTC" if stored else "–"
 
 
 def sentence_case(text: str) -> str:

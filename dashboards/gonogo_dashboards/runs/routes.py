@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from datetime import datetime
+from zoneinfo import ZoneInfo
 
 from fastapi import Request
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo_dashboards.kit.list_view import ListView
+from gonogo_dashboards.kit.list_view import list_of
 from gonogo_dashboards.kit.navigation import Entry
 from gonogo_dashboards.kit.site import Site
-from gonogo_dashboards.runs import run_page, schedule_list
+from gonogo_dashboards.runs import run_page
+from gonogo_service.schedules.api import SCHEDULE, SCHEDULES, details
+from gonogo_service.suites.runs_api import RUN
 
 NAVIGATION = (
     Entry("runs", "Runs", urls.RUNS, "Results", 7),
     Entry("schedules", "Schedules", urls.SCHEDULES, "Settings", 1),
 )
+
+
+def clock(moment: datetime, zone: str) -> str:
+    """Return a time as the clock of the zone shows it: "Sun 2026-03-29 03:00 CEST"."""
+    return f"{moment.astimezone(ZoneInfo(zone)):%a %Y-%m-%d %H:%M %Z}"
+
+
+TEMPLATE_NAMES = {"clock": clock}
 
 
 def add(site: Site) -> None:
@@ -25,12 +36,7 @@ def add(site: Site) -> None:
     def run(session: Session, request: Request, now: datetime) -> run_page.RunView | None:
         return run_page.run(session, request.path_params["run_id"], now)
 
-    def schedules(session: Session, request: Request, now: datetime) -> ListView:
-        return schedule_list.schedules(session, request.query_params.get("cursor"), now)
-
-    site.add_list(
-        urls.RUNS, "runs/runs.html", run_page.RunLine, run_page.runs, "How did the suites end?"
-    )
+    site.add_list(urls.RUNS, "runs/runs.html", RUN, run_page.runs, "How did the suites end?")
     site.add(
         urls.RUNS + "/{run_id}",
         "runs/run.html",
@@ -38,10 +44,10 @@ def add(site: Site) -> None:
         "What is the result of this run, test by test?",
         noun="run",
     )
-    site.add(
+    site.add_list(
         urls.SCHEDULES,
         "runs/schedules.html",
-        schedules,
+        SCHEDULE,
+        list_of(SCHEDULES, urls.schedules, lambda *given: details(None, *given)),
         "Which suites run when?",
-        line=schedule_list.ScheduleLine,
     )

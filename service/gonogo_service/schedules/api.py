@@ -15,7 +15,7 @@ from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.resource import Act, Resource
 from gonogo_service.people import idempotency_keys
-from gonogo_service.people.context import Context, Ctx, Submitter
+from gonogo_service.people.context import Ctx, Submitter
 from gonogo_service.schedules import noun, store
 from gonogo_service.schedules.model import DueRow, ScheduleRow
 from gonogo_service.schedules.noun import ScheduleIn
@@ -34,12 +34,13 @@ SCHEDULE = rows.extended_answer(
 )
 
 
-def _show(_context: Context, session: Session, schedule: ScheduleRow) -> dict[str, Any]:
+def details(_context: object, session: Session, schedule: ScheduleRow) -> dict[str, Any]:
+    """Return a schedule with its next and its last due times."""
     last = store.dues(session, schedule.id, LAST)
     return rows.values(SCHEDULE, schedule, upcoming=schedule.upcoming(UPCOMING), last=last)
 
 
-SCHEDULES = Resource(noun.SCHEDULES, ScheduleRow, answer=SCHEDULE, show=_show)
+SCHEDULES = Resource(noun.SCHEDULES, ScheduleRow, answer=SCHEDULE, show=details)
 router = SCHEDULES.router
 
 

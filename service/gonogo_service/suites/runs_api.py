@@ -14,7 +14,7 @@ from gonogo_service.kit import idempotency, rows
 from gonogo_service.kit.database.states import RunState
 from gonogo_service.kit.resource import Act, Resource
 from gonogo_service.people import bounds, idempotency_keys
-from gonogo_service.people.context import Context, Ctx, Submitter
+from gonogo_service.people.context import Ctx, Submitter
 from gonogo_service.suites import noun, runs, submission
 from gonogo_service.suites.bodies import RunIn
 from gonogo_service.suites.model import JobsOfRun, RunLinks, RunRow, SeedsOfRun, SuiteOfRun
@@ -55,11 +55,8 @@ DETAILS = rows.extended_answer(
 )
 
 
-def _current(_context: Context, session: Session, run: RunRow) -> RunRow:
-    return runs.current(session, run)
-
-
-def _details(_context: Context, session: Session, run: RunRow) -> dict[str, Any]:
+def details(_context: object, session: Session, run: RunRow) -> dict[str, Any]:
+    """Return a run with its jobs, as they are now."""
     members = runs.members(session, run.id)
     tests = [JobOfRun(**vars(member), links=job_links(member.id)) for member in members]
     return rows.values(DETAILS, runs.current(session, run, members), tests=tests)
@@ -70,8 +67,8 @@ RUNS = Resource(
     RunRow,
     answer=DETAILS,
     line=RUN,
-    show=_details,
-    show_line=_current,
+    show=details,
+    show_line=lambda _context, session, run: runs.current(session, run),
     where={"suite": RunRow.name},
 )
 router = RUNS.router

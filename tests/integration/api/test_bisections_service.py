@@ -255,7 +255,7 @@ def test_the_page_keeps_how_the_posterior_moved(api: Api) -> None:
         0,
         1,
     )  # nothing is known yet
-    assert moves[-1]["shares"] == [[11, pytest.approx(search["probability"], abs=1e-3)]]
+    assert moves[-1]["shares"] == [[11, pytest.approx(search["track"]["probability"], abs=1e-3)]]
     runs, share = moves[-1]["runs"], moves[-1]["probability"]
     assert (
         search["moved"]

@@ -184,7 +184,7 @@ def test_paused_changed_broken_and_ended(lite: Api, clock: Clock) -> None:
     page = lite.client.get("/schedules", headers={"Accept": "text/html"}).text
     assert "Thu 2026-04-02 12:00 UTC" in page
     (line,) = lite.client.get("/schedules.json").json()["items"]
-    assert (line["last"][0]["outcome"], line["next"][0]) == ("failed", "Thu 2026-04-02 12:00 UTC")
+    assert (line["last"][0]["outcome"], line["upcoming"][0]) == ("failed", "2026-04-02T12:00:00Z")
     assert lite.client.delete(path).json()["next_at"] is None
     assert lite.client.get(path).status_code == 404
     assert lite.get("/schedules")["items"] == []
