@@ -31,38 +31,25 @@ _KERNELS_OWN = (Outcome.passed, Outcome.failed)
 class Cause(Described):
     """The cause of a test's outcomes. Members are declared in order of precedence."""
 
+    # fmt: off
     unknown = "unknown", "The runs do not tell: no baseline, or no seed was run twice.", "Not known"
-    sick_device = (
-        "sick_device",
+    sick_device = ("sick_device",
         "Most unrelated tests fail on this device: it is the device, not the test.",
-        "A sick device",
-    )
+        "A sick device")
     broken = "broken", "Every run failed."
-    infrastructure = (
-        "infrastructure",
-        "The kernel's own outcomes agree; hangs, crashes and errors come and go.",
-    )
-    nondeterministic = (
-        "nondeterministic",
-        "The same seed on the same device gives different outputs.",
-        "Nondeterministic kernel",
-    )
-    device_dependent = (
-        "device_dependent",
-        "Equal seeds give different outputs on different devices.",
-        "The device",
-    )
-    context_dependent = (
-        "context_dependent",
+    infrastructure = ("infrastructure",
+        "The kernel's own outcomes agree; hangs, crashes and errors come and go.")
+    nondeterministic = ("nondeterministic",
+        "The same seed on the same device gives different outputs.", "Nondeterministic kernel")
+    device_dependent = ("device_dependent",
+        "Equal seeds give different outputs on different devices.", "The device")
+    context_dependent = ("context_dependent",
         "Equal seeds give different outputs, or outcomes, by what ran before in the process.",
-        "What ran before",
-    )
-    seed_sensitive = (
-        "seed_sensitive",
-        "Each seed repeats exactly; some seeds pass and some fail.",
-        "The seed",
-    )
+        "What ran before")
+    seed_sensitive = ("seed_sensitive", "Each seed repeats exactly; some seeds pass and some fail.",
+        "The seed")
     stable = "stable", "Every run passed.", "Outcomes don't differ"
+    # fmt: on
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ from gonogo.spec.described import Described
 class Signal(Described):
     """The part of a run that distinguishes builds."""
 
+    # fmt: off
     numbers = "numbers", "Whether rounding explains the error: a logic bug shows in one run."
     verdicts = "verdicts", "Red or green: as many runs as the rates ask for."
-    both = (
-        "both",
-        "Both, from the same runs: tells where a fault was fixed from where it was masked.",
-    )
+    both = ("both",
+        "Both, from the same runs: tells where a fault was fixed from where it was masked.")
     hang = "hang", "Whether a run hangs; one that ends in any other way is good."
     crash = "crash", "Whether a run crashes; one that ends in any other way is good."
+    # fmt: on
 
     @property
     def answers(self) -> tuple[str, str]:

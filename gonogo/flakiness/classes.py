@@ -17,21 +17,18 @@ Level = Literal["failure", "warning", "notice"]
 
 @dataclass(frozen=True)
 class _Row(Row):
-    """A class; known findings look as new ones do.
-
-    Attributes:
-        plural: what follows the label behind a number other than 1.
-        level: how loud its annotation on GitHub and GitLab is; None: it has none.
-        color: the label's on the terminal.
-        is_good: whether it is good news, or none.
-        waiver: whether a waiver covers it: by default, where it names the class, or never.
-    """
+    """A class; known findings look as new ones do."""
 
     plural: str = ""
+    """What follows the label behind a number other than 1."""
     level: Level | None = None
+    """How loud its annotation on GitHub and GitLab is; None: it has none."""
     color: str = ""
+    """The label's on the terminal."""
     is_good: bool = False
+    """Whether it is good news, or none."""
     waiver: Literal["default", "named", "never"] = "never"
+    """Whether a waiver covers it: by default, where it names the class, or never."""
 
 
 class Class(Described):
@@ -47,115 +44,48 @@ class Class(Described):
     is_good: bool
     waiver: str
 
-    new_failure = _Row(
-        "new_failure",
-        "Red on head, and not on base: this commit did it.",
-        mark="fail",
-        plural="s",
-        level="failure",
-        color="bold red",
-        waiver="default",
-    )
-    new_hollow_pass = _Row(
-        "new_hollow_pass",
-        "Green on head only because the tolerance is loose, and not so on base: rounding"
-        " doesn't explain the error.",
-        mark="pass_by_tolerance",
-        plural="es",
-        level="failure",
-        color="bold magenta",
-        waiver="default",
-    )
-    unknown = _Row(
-        "unknown",
-        "Red or hollow on head, and base was not run: it may be new or old.",
-        mark="inconclusive",
-        level="warning",
-        color="yellow",
-        waiver="default",
-    )
-    infrastructure = _Row(
-        "infrastructure",
-        "A hang, a crash or an error: says nothing of the kernel's numbers.",
-        mark="error",
-        level="warning",
-        color="red",
-        waiver="named",
-    )
+    # fmt: off
+    new_failure = _Row("new_failure", "Red on head, and not on base: this commit did it.",
+        mark="fail", plural="s", level="failure", color="bold red", waiver="default")
+    new_hollow_pass = _Row("new_hollow_pass", "Green on head only because the tolerance is loose,"
+        " and not so on base: rounding doesn't explain the error.", mark="pass_by_tolerance",
+        plural="es", level="failure", color="bold magenta", waiver="default")
+    unknown = _Row("unknown", "Red or hollow on head, and base was not run: it may be new or old.",
+        mark="inconclusive", level="warning", color="yellow", waiver="default")
+    infrastructure = _Row("infrastructure",
+        "A hang, a crash or an error: says nothing of the kernel's numbers.", mark="error",
+        level="warning", color="red", waiver="named")
     pending = _Row("pending", "Not finished on head yet.", mark="inconclusive", level="warning")
-    false_alarm = _Row(
-        "false_alarm",
+    false_alarm = _Row("false_alarm",
         "Red on head, and right: the tolerance is tighter than the formats allow.",
-        mark="fail_by_tolerance",
-        plural="s",
-        level="warning",
-        color="yellow",
-        waiver="default",
-    )
-    broken_on_base = _Row(
-        "broken_on_base",
-        "The same failure is there on base.",
-        mark="fail",
-        level="notice",
-        waiver="default",
-    )
-    known_flaky = _Row(
-        "known_flaky",
+        mark="fail_by_tolerance", plural="s", level="warning", color="yellow", waiver="default")
+    broken_on_base = _Row("broken_on_base", "The same failure is there on base.", mark="fail",
+        level="notice", waiver="default")
+    known_flaky = _Row("known_flaky",
         "Red on head, and an open flag says that it flickers, no worse than before.",
-        mark="suspect",
-        level="notice",
-        waiver="default",
-    )
-    known_hollow = _Row(
-        "known_hollow",
+        mark="suspect", level="notice", waiver="default")
+    known_hollow = _Row("known_hollow",
         "Green and unexplained on head, as it was on base or as an open flag says.",
-        mark="pass_by_tolerance",
-        label="Known hollow pass",
-        plural="es",
-        level="notice",
-        waiver="default",
-    )
-    waived = _Row(
-        "waived",
+        mark="pass_by_tolerance", label="Known hollow pass", plural="es", level="notice",
+        waiver="default")
+    waived = _Row("waived",
         "Accepted for now: an acknowledged flag or a waiver, with an owner and a reason.",
-        mark="not_judged",
-    )
-    undecided = _Row(
-        "undecided",
-        "Green on head, but nobody knows yet whether rounding explains the error: more"
-        " seeds or other inputs are needed.",
-        mark="suspect",
-        waiver="named",
-    )
+        mark="not_judged")
+    undecided = _Row("undecided", "Green on head, but nobody knows yet whether rounding explains"
+        " the error: more seeds or other inputs are needed.", mark="suspect", waiver="named")
     not_run = _Row("not_run", "It ran on base, and not on head.", mark="not_run")
-    fixed = _Row(
-        "fixed", "Red on base, and green on head.", mark="pass", color="green", is_good=True
-    )
-    no_longer_hollow = _Row(
-        "no_longer_hollow",
-        "Green and unexplained on base; rounding explains the error on head.",
-        mark="pass",
-        label="No longer a hollow pass",
-        color="green",
-        is_good=True,
-    )
-    arithmetic_changed = _Row(
-        "arithmetic_changed",
+    fixed = _Row("fixed", "Red on base, and green on head.", mark="pass", color="green",
+        is_good=True)
+    no_longer_hollow = _Row("no_longer_hollow",
+        "Green and unexplained on base; rounding explains the error on head.", mark="pass",
+        label="No longer a hollow pass", color="green", is_good=True)
+    arithmetic_changed = _Row("arithmetic_changed",
         "Rounding explains the errors on head, but in another arithmetic than on base.",
-        mark="not_judged",
-        label="Arithmetic change",
-        plural="s",
-        level="notice",
-        color="cyan",
-        is_good=True,
-    )
-    passed = _Row(
-        "passed",
-        "Green on head, and nothing new to say.",
-        mark="pass",
-        color="green",
-        is_good=True,
-    )
+        mark="not_judged", label="Arithmetic change", plural="s", level="notice", color="cyan",
+        is_good=True)
+    passed = _Row("passed", "Green on head, and nothing new to say.", mark="pass", color="green",
+        is_good=True)
+    # fmt: on
 
     def counted(self, number: int) -> str:
         """Return the class with a number, such as `1 new hollow pass` or `2 new failures`."""

@@ -45,30 +45,25 @@ class Step(StrEnum):
 
 @dataclass(frozen=True)
 class _Row(Row):
-    """A kind of flag.
-
-    Attributes:
-        opens: when it opens, or is renewed: "when a job ends and ..." (docs/flakiness.md).
-        advice: what to do next.
-        verdict: the verdict of the seeds that are evidence by themselves; None: several seeds are.
-        shape: the name of its own shape on pages.
-        accepts: what an acknowledgement accepts; None: the flag blocks no commit.
-        explained_is_quiet: whether a red seed is quiet if rounding explains it.
-        needs_numbers: False if a green iteration of a selection is quiet, as it has no numbers.
-        ends: what resolves it.
-        steps: what its page offers, the most urgent first.
-    """
+    """A kind of flag."""
 
     mark: str = Verdict.suspect
     opens: str = ""
+    """When it opens, or is renewed: "when a job ends and ..." (docs/flakiness.md)."""
     advice: str = ""
     verdict: Verdict | None = None
+    """That of the seeds that are evidence by themselves; None: several seeds are."""
     shape: str = ""
+    """The name of its own shape on pages."""
     accepts: Accepted | None = None
+    """What an acknowledgement accepts; None: the flag blocks no commit."""
     explained_is_quiet: bool = False
+    """Whether a red seed is quiet if rounding explains it."""
     needs_numbers: bool = True
+    """False if a green iteration of a selection is quiet, as it has no numbers."""
     ends: Ends = Ends.quiet
     steps: tuple[Step, ...] = ()
+    """What its page offers, the most urgent first."""
 
 
 class FlagKind(Described):
@@ -88,142 +83,65 @@ class FlagKind(Described):
     ends: Ends
     steps: tuple[Step, ...]
 
-    passes_by_tolerance = _Row(
-        "passes_by_tolerance",
-        "Passes only by tolerance: rounding doesn't explain the error.",
-        "Hollow pass",
-        opens="one of its seeds has that verdict",
-        advice="Fix the kernel, or tighten the tolerance so that the test turns red until it is"
-        " fixed.",
-        verdict=Verdict.pass_by_tolerance,
-        mark=Verdict.pass_by_tolerance,
-        accepts=Accepted.hollow,
-        explained_is_quiet=True,
-        steps=(Step.seeds, Step.tolerance),
-    )
-    fix_masked = _Row(
-        "fix_masked",
-        "It turned green, and the error stayed the same.",
-        "Masked fix",
+    # fmt: off
+    passes_by_tolerance = _Row("passes_by_tolerance",
+        "Passes only by tolerance: rounding doesn't explain the error.", "Hollow pass",
+        opens="one of its seeds has that verdict", advice="Fix the kernel, or tighten the"
+        " tolerance so that the test turns red until it is fixed.",
+        verdict=Verdict.pass_by_tolerance, mark=Verdict.pass_by_tolerance, accepts=Accepted.hollow,
+        explained_is_quiet=True, steps=(Step.seeds, Step.tolerance))
+    fix_masked = _Row("fix_masked", "It turned green, and the error stayed the same.", "Masked fix",
         opens="the verdict turned green since the build before, and the error stayed the same",
         advice="Look for what changed the timing or the tolerance: the fault is there.",
-        shape="fix_masked",
-        accepts=Accepted.hollow,
-        explained_is_quiet=True,
-        steps=(Step.builds,),
-    )
-    blunt_test = _Row(
-        "blunt_test",
-        "Some mutants (known-wrong kernels) pass this test.",
-        "Blunt test",
-        opens="a gauge found it",
-        advice="Take the tolerance that the gauge advises, or other inputs.",
-        shape="blunt",
-        ends=Ends.gauge,
-        steps=(Step.tolerance,),
-    )
-    hangs = _Row(
-        "hangs",
-        "Some seed never ended.",
-        "Hangs",
-        opens="one of its seeds hung; see below",
-        advice="Open the job's log, and test the device.",
-        verdict=Verdict.hang,
-        mark=Verdict.hang,
-        accepts=Accepted.hangs,
-        explained_is_quiet=True,
-        needs_numbers=False,
-        steps=(Step.log, Step.devices),
-    )
-    crashes = _Row(
-        "crashes",
-        "Some seed's process died.",
-        "Crashes",
+        shape="fix_masked", accepts=Accepted.hollow, explained_is_quiet=True, steps=(Step.builds,))
+    blunt_test = _Row("blunt_test", "Some mutants (known-wrong kernels) pass this test.",
+        "Blunt test", opens="a gauge found it",
+        advice="Take the tolerance that the gauge advises, or other inputs.", shape="blunt",
+        ends=Ends.gauge, steps=(Step.tolerance,))
+    hangs = _Row("hangs", "Some seed never ended.", "Hangs",
+        opens="one of its seeds hung; see below", advice="Open the job's log, and test the device.",
+        verdict=Verdict.hang, mark=Verdict.hang, accepts=Accepted.hangs, explained_is_quiet=True,
+        needs_numbers=False, steps=(Step.log, Step.devices))
+    crashes = _Row("crashes", "Some seed's process died.", "Crashes",
         opens="one of its seeds' processes died; see below",
-        advice="Open the job's log, and test the device.",
-        verdict=Verdict.crash,
-        mark=Verdict.crash,
-        accepts=Accepted.crashes,
-        explained_is_quiet=True,
-        needs_numbers=False,
-        steps=(Step.log, Step.devices),
-    )
-    flaky = _Row(
-        "flaky",
-        "The same build is sometimes red.",
-        "Flaky",
-        opens="its build has green and red seeds, and the job itself has a red one or the"
-        " first green ones",
+        advice="Open the job's log, and test the device.", verdict=Verdict.crash,
+        mark=Verdict.crash, accepts=Accepted.crashes, explained_is_quiet=True, needs_numbers=False,
+        steps=(Step.log, Step.devices))
+    flaky = _Row("flaky", "The same build is sometimes red.", "Flaky",
+        opens="its build has green and red seeds, and the job itself has a red one or the first"
+        " green ones",
         advice="Open the test: it says whether the seed, the device or the context decides.",
-        shape="flaky",
-        accepts=Accepted.red,
-        needs_numbers=False,
-        steps=(Step.test,),
-    )
-    nondeterministic = _Row(
-        "nondeterministic",
-        "The same seed on the same device gives other bits.",
-        "Nondeterministic",
+        shape="flaky", accepts=Accepted.red, needs_numbers=False, steps=(Step.test,))
+    nondeterministic = _Row("nondeterministic",
+        "The same seed on the same device gives other bits.", "Nondeterministic",
         opens="attribution finds this on the build, and the job has seeds that take part",
-        advice="Look for a race: the same inputs must give the same bits.",
-        accepts=Accepted.red,
-        ends=Ends.ruled_out,
-        steps=(Step.test,),
-    )
-    device_dependent = _Row(
-        "device_dependent",
-        "The same seed gives other bits on another device.",
-        "Device-dependent",
-        opens="the same",
-        advice="Test the device that differs, or drain it.",
-        accepts=Accepted.red,
-        ends=Ends.ruled_out,
-        steps=(Step.devices,),
-    )
-    context_dependent = _Row(
-        "context_dependent",
-        "The outcome depends on what ran before in the same process.",
-        "Context-dependent",
-        opens="the same",
-        advice="Run what came before it in the same process, and bisect that.",
-        accepts=Accepted.red,
-        needs_numbers=False,
-        ends=Ends.ruled_out,
-        steps=(Step.bisect,),
-    )
-    latent_flake = _Row(
-        "latent_flake",
-        "Green so far, but the tail of its errors reaches the tolerance.",
-        "Latent flake",
-        opens="the tail predicts more failures than the target, and more than so few"
-        " distinct seeds could rule out",
+        advice="Look for a race: the same inputs must give the same bits.", accepts=Accepted.red,
+        ends=Ends.ruled_out, steps=(Step.test,))
+    device_dependent = _Row("device_dependent", "The same seed gives other bits on another device.",
+        "Device-dependent", opens="the same", advice="Test the device that differs, or drain it.",
+        accepts=Accepted.red, ends=Ends.ruled_out, steps=(Step.devices,))
+    context_dependent = _Row("context_dependent",
+        "The outcome depends on what ran before in the same process.", "Context-dependent",
+        opens="the same", advice="Run what came before it in the same process, and bisect that.",
+        accepts=Accepted.red, needs_numbers=False, ends=Ends.ruled_out, steps=(Step.bisect,))
+    latent_flake = _Row("latent_flake",
+        "Green so far, but the tail of its errors reaches the tolerance.", "Latent flake",
+        opens="the tail predicts more failures than the target, and more than so few distinct"
+        " seeds could rule out",
         advice="Raise the tolerance a little, or fix the tail, before it turns red.",
-        shape="marginal",
-        accepts=Accepted.red,
-        ends=Ends.robust,
-        steps=(Step.test, Step.tolerance),
-    )
-    tolerance_too_tight = _Row(
-        "tolerance_too_tight",
-        "The kernel is right, and the tolerance is too tight.",
-        "False alarm",
+        shape="marginal", accepts=Accepted.red, ends=Ends.robust, steps=(Step.test, Step.tolerance))
+    tolerance_too_tight = _Row("tolerance_too_tight",
+        "The kernel is right, and the tolerance is too tight.", "False alarm",
         opens="one of its seeds has the verdict `fail_by_tolerance`",
-        advice="Raise the tolerance to what the formats allow.",
-        verdict=Verdict.fail_by_tolerance,
-        mark=Verdict.fail_by_tolerance,
-        accepts=Accepted.false_alarms,
-        steps=(Step.tolerance,),
-    )
-    arithmetic_changed = _Row(
-        "arithmetic_changed",
+        advice="Raise the tolerance to what the formats allow.", verdict=Verdict.fail_by_tolerance,
+        mark=Verdict.fail_by_tolerance, accepts=Accepted.false_alarms, steps=(Step.tolerance,))
+    arithmetic_changed = _Row("arithmetic_changed",
         "Rounding explains the errors, but in another arithmetic than on earlier builds.",
-        "Arithmetic changed",
-        opens="rounding explains an output, in another"
+        "Arithmetic changed", opens="rounding explains an output, in another"
         " [arithmetic](verdicts.md#the-arithmetic) than on earlier builds; see below",
-        advice="Acknowledge it where the new arithmetic is intended.",
-        mark=Verdict.not_judged,  # nothing bad
-        explained_is_quiet=True,
-    )
+        advice="Acknowledge it where the new arithmetic is intended.", mark=Verdict.not_judged,
+        explained_is_quiet=True)
+    # fmt: on
 
     @property
     def of_gauge(self) -> bool:

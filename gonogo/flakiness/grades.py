@@ -18,21 +18,17 @@ MAX_NAMED = 5
 class Stability(Described):
     """The behavior of a test's outcomes on one build."""
 
-    robust = (
-        "robust",
-        "Every seed passed, and the tail of its errors stays clear of the tolerance.",
-        "",
-        Verdict.pass_,
-    )
-    marginal = (
-        "marginal",
-        "Every seed passed, and the tail of its errors reaches the tolerance: a latent flake.",
-        "",
-        Verdict.suspect,
-    )
+    # fmt: off
+    robust = ("robust",
+        "Every seed passed, and the tail of its errors stays clear of the tolerance.", "",
+        Verdict.pass_)
+    marginal = ("marginal",
+        "Every seed passed, and the tail of its errors reaches the tolerance: a latent flake.", "",
+        Verdict.suspect)
     flaky = "flaky", "Some seeds pass and some fail.", "", Verdict.suspect
     broken = "broken", "Every seed failed.", "", Verdict.fail
     unknown = "unknown", "Too few seeds to say.", "", Verdict.inconclusive
+    # fmt: on
 
 
 class Sharpness(Described):

@@ -22,40 +22,22 @@ COUNTS = re.compile(r"[\d,]+ of [\d,]+")
 class Change(Described):
     """The change of a kernel between two builds."""
 
-    unchanged = (
-        "unchanged",
-        "Nothing changed in this kernel: every output is the same bit for bit.",
-        "",
-        "not_judged",
-    )
-    fix_masked = (
-        "fix_masked",
+    # fmt: off
+    unchanged = ("unchanged",
+        "Nothing changed in this kernel: every output is the same bit for bit.", "", "not_judged")
+    fix_masked = ("fix_masked",
         "The verdict turned green, and the error stayed: the fault is masked, not fixed.",
-        "Masked, not fixed",
-        "pass_by_tolerance",
-    )
+        "Masked, not fixed", "pass_by_tolerance")
     fixed = "fixed", "The error was unexplained, and rounding explains it now.", "", "pass"
     broken = "broken", "Rounding explained the error, and does not any more.", "Broke", "fail"
-    still_wrong = (
-        "still_wrong",
-        "The error is unexplained on both, and looks the same.",
-        "",
-        "fail",
-    )
-    wrong_otherwise = (
-        "wrong_otherwise",
-        "The error is unexplained on both, and looks different: another fault, or one of"
-        " several fixed.",
-        "Wrong in another way",
-        "fail",
-    )
+    still_wrong = ("still_wrong", "The error is unexplained on both, and looks the same.", "",
+        "fail")
+    wrong_otherwise = ("wrong_otherwise", "The error is unexplained on both, and looks different:"
+        " another fault, or one of several fixed.", "Wrong in another way", "fail")
     right = "right", "Rounding explains the error on both.", "Still right", "pass"
-    unknown = (
-        "unknown",
-        "One of the builds has no judged seeds: there is no baseline.",
-        "Not known",
-        "inconclusive",
-    )
+    unknown = ("unknown", "One of the builds has no judged seeds: there is no baseline.",
+        "Not known", "inconclusive")
+    # fmt: on
 
 
 class Fault(NamedTuple):

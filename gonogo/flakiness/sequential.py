@@ -23,14 +23,14 @@ NEGLIGIBLE = 1e-18
 class Stopping(Described):
     """The next step of a sequential job."""
 
+    # fmt: off
     more = "more", "Not decided yet: more seeds."
     stable = "stable", "It stops: the failure rate is the stable one of the policy or less."
     flaky = "flaky", "It stops: the failure rate is the flaky one of the policy or more."
-    wrong = (
-        "wrong",
-        "It stops: a seed's error is unexplained, and one seed is enough for a wrong kernel.",
-    )
+    wrong = ("wrong",
+        "It stops: a seed's error is unexplained, and one seed is enough for a wrong kernel.")
     undecided = "undecided", "It stops at its largest number of seeds without a decision."
+    # fmt: on
 
 
 _REASONS = {

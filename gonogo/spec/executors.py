@@ -14,13 +14,11 @@ EMULATOR = "emulator"
 
 @dataclass(frozen=True)
 class OwnBuild:
-    """A build that an executor defines itself.
-
-    outputs: those it produces; None: all.
-    """
+    """A build that an executor defines itself."""
 
     name: str
     outputs: tuple[str, ...] | None = None
+    """Those it produces; None: all."""
 
 
 @dataclass(frozen=True)
@@ -28,41 +26,33 @@ class Executor:
     """A built-in executor.
 
     Its module is NAME_executor in gonogo_workers/executors/child, with a class NameExecutor.
-
-    Attributes:
-        name: the name in a job's target.
-        sentence: what it runs.
-        runs: "kernels": it gives arrays; "tests": it runs tests that exist, and reports them.
-        seed_s, element_s: the first guess of the seconds per seed, and per element of the shape,
-            until a job of the workload has been measured.
-        package: the package that its interpreter must have; None: none.
-        command: what a build's `command` in the builds file is.
-        stages: its suites may have stages.
-        on_chips: its kernels run on a chip, where the host has one. On another host (a simulator, a
-            test program for the processor) it gets a virtual device.
-        on_wormhole: its kernels run on a Wormhole, real or emulated: they multiply by 1/N,
-            truncated to bf16.
-        builds: the builds that it defines itself (the emulator's are those of the kernels). The
-            host's builds file defines any other name.
-        default_build: the build that `gonogo check` runs if none is named.
-        canary: the build known to be right that tries a device; None: only the builds file has one.
-        has_watcher: tt-metal's watcher sees its kernels, without an entry in the builds file.
     """
 
     name: str
     sentence: str
     runs: Literal["kernels", "tests"]
+    """kernels: it gives arrays; tests: it runs tests that exist, and reports them."""
     seed_s: float
+    """The first guess of the seconds per seed, until a job of the workload has been measured."""
     element_s: float = 0.0
+    """The same per element of the shape, in addition."""
     package: str | None = None
+    """What its interpreter must have."""
     command: Literal["none", "program", "arguments"] = "none"
+    """What a build's `command` in the builds file is."""
     stages: bool = False
     on_chips: bool = False
+    """Its kernels run on a chip, where the host has one; elsewhere it gets a virtual device."""
     on_wormhole: bool = False
+    """On a Wormhole, real or emulated: its kernels multiply by 1/N, truncated to bf16."""
     builds: tuple[OwnBuild, ...] = ()
+    """Those that it defines itself. The host's builds file defines any other name."""
     default_build: str | None = None
+    """The one that `gonogo check` runs if none is named."""
     canary: str | None = None
+    """The one known to be right that tries a device; None: only the builds file has one."""
     has_watcher: bool = False
+    """tt-metal's watcher sees its kernels, without an entry in the builds file."""
 
 
 TORCH_VARIANTS = ("eager", "decomposed", "compiled")
@@ -84,73 +74,31 @@ def _torch_builds() -> Iterator[OwnBuild]:
 
 _ROWS = (
     # about 7e6 elements a second on two cores
-    Executor(
-        EMULATOR,
-        "kernels in emulated Wormhole arithmetic",
-        "kernels",
-        seed_s=0.003,
-        element_s=1.4e-7,
-        on_wormhole=True,
-        default_build="correct",
-        canary="correct",
-    ),
-    Executor(
-        "torch",
-        "PyTorch's kernels on a CPU or a GPU",
-        "kernels",
-        seed_s=0.003,
-        element_s=1e-7,
-        package="torch",
-        builds=tuple(_torch_builds()),
-        default_build="torch-eager",
-    ),
+    Executor(EMULATOR, "kernels in emulated Wormhole arithmetic", "kernels", seed_s=0.003,
+        element_s=1.4e-7, on_wormhole=True, default_build="correct", canary="correct"),
+    Executor("torch", "PyTorch's kernels on a CPU or a GPU", "kernels", seed_s=0.003,
+        element_s=1e-7, package="torch", builds=tuple(_torch_builds()),
+        default_build="torch-eager"),
     # bound by the host's comparison, about 3e7 elements a second
-    Executor(
-        "ttnn",
-        "ttnn's kernels on a Tenstorrent chip",
-        "kernels",
-        seed_s=0.02,
-        element_s=4e-8,
-        package="ttnn",
-        on_chips=True,
-        on_wormhole=True,
-        # `ttnn` is ttnn's own operations, whose only output is y, with moreh's LayerNorm backward.
-        # -fast are sums in fp32 by the matrix unit, and softmax without the maximum. -legacy and
-        # -welford are layer_norm's two other reductions, -moreh is moreh's own forward. -generic-bw
-        # is our LayerNorm backward in C++ for ttnn.generic_op. -double-subtract is the same with a
-        # planted fault. Rows that don't fit a core run another program, so that none is declared.
+    # `ttnn` is ttnn's own operations, whose only output is y, with moreh's LayerNorm backward.
+    # -fast are sums in fp32 by the matrix unit, and softmax without the maximum. -legacy and
+    # -welford are layer_norm's two other reductions, -moreh is moreh's own forward. -generic-bw
+    # is our LayerNorm backward in C++ for ttnn.generic_op. -double-subtract is the same with a
+    # planted fault. Rows that don't fit a core run another program, so that none is declared.
+    Executor("ttnn", "ttnn's kernels on a Tenstorrent chip", "kernels", seed_s=0.02, element_s=4e-8,
+        package="ttnn", on_chips=True, on_wormhole=True,
         builds=(
-            OwnBuild("ttnn", outputs=("dbeta", "dgamma", "dx", "y")),
-            OwnBuild("ttnn-fast", outputs=("y",)),
-            OwnBuild("ttnn-legacy", outputs=("y",)),
-            OwnBuild("ttnn-welford", outputs=("y",)),
-            OwnBuild("ttnn-moreh"),
-            OwnBuild("ttnn-generic-bw", outputs=("dx",)),
-            OwnBuild("ttnn-generic-bw-double-subtract", outputs=("dx",)),
+            OwnBuild("ttnn", ("dbeta", "dgamma", "dx", "y")), OwnBuild("ttnn-fast", ("y",)),
+            OwnBuild("ttnn-legacy", ("y",)), OwnBuild("ttnn-welford", ("y",)),
+            OwnBuild("ttnn-moreh"), OwnBuild("ttnn-generic-bw", ("dx",)),
+            OwnBuild("ttnn-generic-bw-double-subtract", ("dx",)),
         ),
-        default_build="ttnn",
-        canary="ttnn",
-        has_watcher=True,
-    ),
-    Executor(
-        "gtest",
-        "the tests of a GoogleTest program",
-        "tests",
-        seed_s=5.0,
-        command="program",
-        on_chips=True,
-    ),
-    Executor(
-        "pytest",
-        "the tests of a pytest suite",
-        "tests",
-        seed_s=5.0,
-        package="pytest",
-        command="arguments",
-        stages=True,
-        on_chips=True,
-    ),
-)
+        default_build="ttnn", canary="ttnn", has_watcher=True),
+    Executor("gtest", "the tests of a GoogleTest program", "tests", seed_s=5.0, command="program",
+        on_chips=True),
+    Executor("pytest", "the tests of a pytest suite", "tests", seed_s=5.0, package="pytest",
+        command="arguments", stages=True, on_chips=True),
+)  # fmt: skip
 EXECUTORS: Mapping[str, Executor] = {row.name: row for row in _ROWS}
 """Name -> built-in executor. No plug-in may have one of these names."""
 REPORTERS = tuple(row.name for row in _ROWS if row.runs == "tests")

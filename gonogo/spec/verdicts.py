@@ -16,42 +16,28 @@ class Verdict(Described):
     Verdicts are declared worst first: a job's verdict is its worst.
     """
 
-    error = (
-        "error",
-        "Infrastructure or the request failed; nothing is said about the kernel's numbers.",
-    )
+    # fmt: off
+    error = ("error",
+        "Infrastructure or the request failed; nothing is said about the kernel's numbers.")
     crash = "crash", "The process that ran the kernel died."
     hang = "hang", "The kernel didn't return within its deadline."
     fail = "fail", "Red and wrong: outside the tolerance, and rounding doesn't explain it."
-    pass_by_tolerance = (
-        "pass_by_tolerance",
+    pass_by_tolerance = ("pass_by_tolerance",
         "Green and wrong: within the tolerance, but rounding doesn't explain the error.",
-        "Hollow pass",
-    )
-    fail_by_tolerance = (
-        "fail_by_tolerance",
-        "Red and right: rounding explains the error, but the tolerance is tighter than the"
-        " formats allow.",
-        "False alarm",
-    )
-    suspect = (
-        "suspect",
-        "Within the tolerance, and at the edge of what rounding explains: more seeds decide.",
-    )
-    inconclusive = (
-        "inconclusive",
-        "The inputs or the arithmetic can't tell a right kernel from a wrong one.",
-    )
-    not_judged = (
-        "not_judged",
-        "Green or red without arrays: whether rounding explains it is unknown.",
-    )
+        "Hollow pass")
+    fail_by_tolerance = ("fail_by_tolerance", "Red and right: rounding explains the error, but the"
+        " tolerance is tighter than the formats allow.", "False alarm")
+    suspect = ("suspect",
+        "Within the tolerance, and at the edge of what rounding explains: more seeds decide.")
+    inconclusive = ("inconclusive",
+        "The inputs or the arithmetic can't tell a right kernel from a wrong one.")
+    not_judged = ("not_judged",
+        "Green or red without arrays: whether rounding explains it is unknown.")
     skipped = "skipped", "The test was skipped."
-    not_run = (
-        "not_run",
-        "The test isn't in this build, or nothing was selected; zero tests run is never green.",
-    )
+    not_run = ("not_run",
+        "The test isn't in this build, or nothing was selected; zero tests run is never green.")
     pass_ = "pass", "Green and right: within the tolerance, and rounding explains the error."
+    # fmt: on
 
     @property
     def judges_kernel(self) -> bool:
@@ -72,14 +58,14 @@ class Explanation(Described):
     Members are declared worst first: a seed's explanation is the worst of its outputs.
     """
 
+    # fmt: off
     unexplained = "unexplained", "No rounding of this kernel's formats makes such an error."
     suspect = "suspect", "Larger than rounding should be, smaller than a wrong term usually is."
-    inconclusive = (
-        "inconclusive",
-        "Only what explains nearly anything explains it, or a fault would be explained, too.",
-    )
+    inconclusive = ("inconclusive",
+        "Only what explains nearly anything explains it, or a fault would be explained, too.")
     not_judged = "not_judged", "There are no arrays to judge."
     explained = "explained", "The rounding of the formats accounts for all of it."
+    # fmt: on
 
 
 JUDGE = "4"
