@@ -19,8 +19,7 @@ from gonogo_service.kit.database.records import schema_of
 from gonogo_service.kit.problems import BadField, Problem
 from gonogo_service.people.context import Ctx, Reader
 from gonogo_service.results import seeds
-from gonogo_service.results.exports import parts
-from gonogo_service.results.exports.ctrf import CtrfReport
+from gonogo_service.results.exports import ctrf, parts
 from gonogo_service.results.exports.formats import FORMATS
 from gonogo_service.results.exports.parts import Export
 from gonogo_service.results.outputs import OutputNumbers, TestOutcome
@@ -31,6 +30,7 @@ router = make_router("jobs")
 PIECE = 65_536
 MAX_OUTPUTS = 1000
 NDJSON = "application/x-ndjson"
+_TEXT = {"type": "string"}
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ class ResultOfRun(ResultOut):
 
 def _answers(line: type[ResultOut], as_json: Any, description: str) -> dict[int | str, Any]:
     """Return the media types of an export; `line` is a line of NDJSON."""
-    text = {"schema": {"type": "string"}}
-    content = {"text/csv": text, "application/xml": text, NDJSON: {"schema": schema_of(line)}}
-    content["application/json"] = {"schema": schema_of(as_json)}
+    schemas = {"text/csv": _TEXT, "application/xml": _TEXT, NDJSON: schema_of(line)}
+    schemas["application/json"] = as_json
+    content = {media_type: {"schema": schema} for media_type, schema in schemas.items()}
     return {200: {"content": content, "description": description}}
 
 
@@ -82,7 +82,7 @@ def _answers(line: type[ResultOut], as_json: Any, description: str) -> dict[int 
     "/jobs/{job_id}/results",
     responses=_answers(
         ResultOut,
-        Page[ResultOut] | CtrfReport,
+        {"anyOf": [schema_of(Page[ResultOut]), ctrf.SCHEMA]},
         "A page, or the file; of NDJSON, the schema is that of a line",
     ),
     response_class=Response,
@@ -132,7 +132,7 @@ def results(
     "/runs/{run_id}/results",
     tags=["runs"],
     responses=_answers(
-        ResultOfRun, CtrfReport, "The file; of NDJSON, the schema is that of a line"
+        ResultOfRun, ctrf.SCHEMA, "The file; of NDJSON, the schema is that of a line"
     ),
     response_class=Response,
     summary="Export the results of a run",

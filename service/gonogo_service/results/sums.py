@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from typing import Any, cast
@@ -112,39 +112,40 @@ def _statement(postgres: bool, table: type[Base]) -> Insert:
 
 
 def of_batch(job_id: str, batch: Batch, day: date) -> list[dict[str, Any]]:
-    """Return the sums of seeds by output, block, verdict, explanation and device.
+    """Return the sums of seeds by output, block, device, verdict and explanation.
 
     Existing tests count into their iteration and have no sums of their own, because a suite has
     thousands; the arrays that they hand over have.
     """
+    pairs = [(int(row["seed"]), int(row["repeat"])) for row in batch.rows]
+    devices = [row.get("device") or "" for row in batch.rows]
+    green = {place: is_green(seen) for place, seen in batch.objects.items()}
     with_outputs = batch.with_outputs()
-    rows = []
-    for group in _groups(batch):
-        keys = [(int(batch.rows[n]["seed"]), int(batch.rows[n]["repeat"])) for n in group.places]
-        seed, repeat = min(keys)
-        where = {"job_id": job_id, "output": group.output, "block": group.block, "day": day}
-        what = {"verdict": group.verdict, "explanation": group.explanation}
-        first = {"device": group.device, "seed": seed, "repeat": repeat}
-        counts = _counts(batch, group, with_outputs)
-        rows.append({**where, **what, **first, **counts, **_figures(group.values, keys)})
-    return rows
+    sums = []
+    for output, places, judged, values in _columns(batch):
+        groups: dict[tuple[int, str, str, str], list[int]] = {}
+        for number, (place, (verdict, explanation)) in enumerate(zip(places, judged, strict=True)):
+            key = pairs[place][0] // BLOCK, devices[place], str(verdict), explanation or ""
+            groups.setdefault(key, []).append(number)
+        for (block, device, verdict, explanation), numbers in sorted(groups.items()):
+            of_group = [places[number] for number in numbers]
+            keys = [pairs[place] for place in of_group]
+            seed, repeat = min(keys)
+            outcomes = Counter[Outcome]()
+            for is_passed, count in Counter(map(green.get, of_group)).items():
+                outcomes[outcome_of(verdict, is_passed)] += count
+            times = _times(batch, of_group, with_outputs) if output == WHOLE else _UNTIMED
+            where = {"job_id": job_id, "output": output, "block": block, "day": day}
+            what = {"verdict": verdict, "explanation": explanation, "device": device}
+            first = {"seed": seed, "repeat": repeat, "n": len(keys)}
+            counts = {name: outcomes[Outcome[name]] for name in ("passed", "failed")}
+            figures = _figures({name: column[numbers] for name, column in values.items()}, keys)
+            sums.append({**where, **what, **first, **counts, **times, **figures})
+    return sums
 
 
-@dataclass(frozen=True)
-class _Group:
-    """Seeds of a batch, at these places, with their finite values of statistics."""
-
-    output: str
-    block: int
-    verdict: str
-    explanation: str
-    device: str
-    places: Sequence[int]
-    values: Mapping[str, Any]
-
-
-def _groups(batch: Batch) -> Iterator[_Group]:
-    """Yield the seeds that count together: of each output, then whole seeds."""
+def _columns(batch: Batch) -> Iterator[tuple[str, Sequence[int], Sequence[Any], dict[str, Any]]]:
+    """Yield (output, places, (verdict, explanation) of each, values): each output, then WHOLE."""
     # Imported here because the API's process starts without it.
     import numpy as np
 
@@ -165,26 +166,9 @@ def _groups(batch: Batch) -> Iterator[_Group]:
             [word for _, output in of_output for word in output.values(key)]
             for key in ("verdict", "explanation")
         ]
-        yield from _split(batch, name, places, list(zip(*words, strict=True)), values)
+        yield name, places, list(zip(*words, strict=True)), values
     judged = [(row["verdict"], row.get("explanation")) for row in batch.rows]
-    yield from _split(batch, WHOLE, range(len(batch)), judged, worst)
-
-
-def _split(
-    batch: Batch,
-    output: str,
-    places: Sequence[int],
-    judged: Sequence[tuple[Any, Any]],
-    values: Mapping[str, Any],
-) -> Iterator[_Group]:
-    groups: dict[tuple[int, str, str, str], list[int]] = {}
-    for number, (place, (verdict, explanation)) in enumerate(zip(places, judged, strict=True)):
-        row = batch.rows[place]
-        block, device = int(row["seed"]) // BLOCK, row.get("device") or ""
-        groups.setdefault((block, str(verdict), explanation or "", device), []).append(number)
-    for key, numbers in sorted(groups.items()):
-        of_group = {name: column[numbers] for name, column in values.items()}
-        yield _Group(output, *key, [places[number] for number in numbers], of_group)
+    yield WHOLE, range(len(batch)), judged, worst
 
 
 def _values(output: Any, statistic: str) -> Any:
@@ -198,22 +182,16 @@ def _values(output: Any, statistic: str) -> Any:
     return np.where(np.isfinite(column), np.abs(column), np.nan)
 
 
-def _counts(batch: Batch, group: _Group, with_outputs: set[int]) -> dict[str, Any]:
-    places = group.places
-    outcomes = [
-        outcome_of(group.verdict, is_green(batch.objects.get(place, {}))) for place in places
-    ]
-    times: dict[int, float] = {}
-    if group.output == WHOLE:
-        given = {place: batch.rows[place].get("duration_ms") for place in places}
-        times = {place: ms for place, ms in given.items() if ms is not None and 0 < ms < 1e12}
+_UNTIMED = {"empty": 0, "duration_ms": 0.0, "timed": 0, "timed_ms": 0.0}
+
+
+def _times(batch: Batch, places: Sequence[int], with_outputs: set[int]) -> dict[str, Any]:
+    """Return the number of seeds without outputs, and the times of all and of the others."""
+    given = {place: batch.rows[place].get("duration_ms") for place in places}
+    times = {place: ms for place, ms in given.items() if ms is not None and 0 < ms < 1e12}
     timed = [ms for place, ms in times.items() if place in with_outputs]
-    is_empty = [group.output == WHOLE and place not in with_outputs for place in places]
     return {
-        "n": len(places),
-        "passed": outcomes.count(Outcome.passed),
-        "failed": outcomes.count(Outcome.failed),
-        "empty": sum(is_empty),
+        "empty": len(set(places) - with_outputs),
         "duration_ms": float(sum(times.values())),
         "timed": len(timed),
         "timed_ms": float(sum(timed)),
