@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
+
+from pydantic import AfterValidator, Field
 
 from gonogo.ci.events import CommitEvent
 from gonogo.ci.patterns import fits, fits_any
-from gonogo.spec.arithmetic_names import canonical
+from gonogo.errors import FieldError
+from gonogo.spec.builds import DeclaredBuild
+from gonogo.spec.executors import EMULATOR
+from gonogo.spec.validation import Model, Refused
 
 ACTIONS: Mapping[str, tuple[str, ...]] = {
     "pull_request": ("opened", "synchronize", "reopened"),
@@ -21,75 +25,122 @@ suite. A push has no action."""
 PLACES = ("sha", "short", "branch", "number")
 """The names that may stand in `{...}` in a build's name: the commit, its first 12 digits, the
 branch, and the pull request's number (0: none)."""
-OF_THE_COMMIT = ("{sha}", "{short}")
 SHORT = 12
 MAX_NAME = 200
+MAX_PATTERNS = 100
 _PLACE = re.compile(r"\{([^{}]*)\}")
 _UNFIT = re.compile(r"[^A-Za-z0-9._+/@-]")
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._+/@-]*"
+
+Event = Literal["push", "pull_request", "workflow_run", "check_suite", "commit"]
+Pattern = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^!?[^!\s]\S*$")]
+Patterns = Annotated[list[Pattern], Field(max_length=MAX_PATTERNS)]
+Word = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=64)]
+Words = Annotated[list[Word], Field(max_length=50)]
 
 
-@dataclass(frozen=True)
-class Registration:
-    """The fields with which an unregistered commit's build is registered.
+def problem_of(template: str) -> str | None:
+    """Return what is wrong with a build's name that may contain `{...}`; None: nothing."""
+    unknown = [place for place in _PLACE.findall(template) if place not in PLACES]
+    if unknown:
+        return f"{{{unknown[0]}}} is not among " + ", ".join(f"{{{place}}}" for place in PLACES)
+    is_name = re.fullmatch(_NAME, _PLACE.sub("x", template))
+    return None if is_name else "has a character that builds' names can't have"
 
-    Nothing in it can be executed.
+
+def _is_template(template: str) -> str:
+    if problem := problem_of(template):
+        raise Refused(FieldError("", template, problem, limit="such as kernels-{short}"))
+    return template
+
+
+Template = Annotated[str, Field(min_length=1, max_length=MAX_NAME), AfterValidator(_is_template)]
+
+
+class BuildsOfRule(Model):
+    """The names of the commits' builds.
+
+    `{sha}`, `{short}`, `{branch}` and `{number}` are replaced by parts of the event.
     """
 
-    executor: str
-    branch: str = "default"
-    arithmetic: str | None = None
-    outputs: tuple[str, ...] | None = None
+    head: Template | None = Field(
+        None, description="null: the build that is registered with the commit"
+    )
+    base: Template | None = Field(None, description="null: the same template as for head")
 
 
-@dataclass(frozen=True)
-class Rule:
-    """A rule as it is stored. See `concerns` and `refusal`."""
+class Register(DeclaredBuild):
+    """The registration of unknown builds in `builds`.
+
+    The worker hosts define what a build means.
+    """
+
+    branch: str = Field("default", pattern=f"^{_NAME}$", max_length=150)
+
+    def _normalize(self) -> None:
+        super()._normalize()
+        if self.executor == EMULATOR:
+            reason = "the emulator's builds are part of it"
+            raise FieldError("executor", EMULATOR, reason, limit="any other executor")
+
+
+class Rule(Model):
+    """A rule: events of repositories that start suites and gauges. Every matching rule applies."""
 
     name: str
-    events: tuple[str, ...]
-    repositories: tuple[str, ...]
-    actions: tuple[str, ...] = ()
-    branches: tuple[str, ...] = ()
-    paths: tuple[str, ...] = ()
-    workflows: tuple[str, ...] = ()
-    conclusions: tuple[str, ...] = ("success",)
-    forks: bool = False
+    description: str = Field("", max_length=2000)
     enabled: bool = True
-    base: bool = True
-    """True if the commit that the head is compared with is run, too, unless it has run already."""
-    pull_requests: bool = True
-    """True if a push is also answered at the open pull requests of its commit that no delivery
-    mentioned."""
-    head_build: str | None = None
-    base_build: str | None = None
-    register: Registration | None = None
-    suites: tuple[str | Mapping[str, Any], ...] = ()
-    gauges: tuple[Mapping[str, Any], ...] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
+    events: list[Event] = Field(
+        min_length=1, max_length=5, description="`commit` is the event of other CI systems"
+    )
+    repositories: Annotated[list[Pattern], Field(min_length=1, max_length=MAX_PATTERNS)] = Field(
+        description="owner/name, or patterns"
+    )
+    actions: Words = Field(
+        [], description="Empty: the actions with a new head, or that request a run"
+    )
+    branches: Patterns = Field(
+        [], description="Branches of pushes, or base branches of pull requests; empty: all"
+    )
+    paths: Patterns = Field(
+        [],
+        description="At least one changed path must match; empty or unknown paths: always",
+    )
+    workflows: Patterns = Field(
+        [], description="Names of workflows, or slugs of Apps with check suites; empty: all"
+    )
+    conclusions: Words = Field(["success"], description="Conclusions of a completed workflow")
+    forks: bool = Field(False, description="true: commits of forks run on your devices")
+    base: bool = Field(True, description="Also run the commit before the change, unless it has run")
+    pull_requests: bool = Field(
+        True,
+        description=(
+            "Answer a push also at the open pull requests of its commit for which there was no "
+            "delivery"
+        ),
+    )
+    builds: BuildsOfRule = BuildsOfRule(head=None, base=None)
+    register_: Register | None = Field(None, alias="register")
+    suites: list[Any] = Field([])
+    gauges: list[Any] = Field([])
+    labels: dict[str, str] = Field({})
 
-    @classmethod
-    def of(cls, content: Mapping[str, Any]) -> Rule:
-        """Return the rule in the JSON that the API checked and stored.
-
-        Missing fields have their defaults.
-        """
-        builds, register = content.get("builds") or {}, content.get("register")
-        if register is not None:
-            outputs = register.get("outputs")
-            register = Registration(
-                **{
-                    **register,
-                    "arithmetic": canonical(register.get("arithmetic"), "register.arithmetic"),
-                    "outputs": None if outputs is None else tuple(outputs),
-                }
+    def _normalize(self) -> None:
+        if not self.suites and not self.gauges:
+            reason = "a rule must start something"
+            raise FieldError("suites", [], reason, limit="a suite or a gauge")
+        head, base = self.builds.head, self.builds.base
+        same = head is not None and "{sha}" not in head and "{short}" not in head
+        if self.suites and self.base and same and base is None:
+            reason = (
+                f"is required: {head!r} names the same build for every commit, which would be "
+                "compared with itself"
             )
-        values: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in content.items()
-            if name in cls.__dataclass_fields__ and value is not None
-        }
-        values |= {"head_build": builds.get("head"), "base_build": builds.get("base")}
-        return cls(**{**values, "register": register})
+            limit = "a build; {sha} or {short} in builds.head; or base: false"
+            raise FieldError("builds.base", None, reason, limit=limit)
+        if self.register_ is not None and head is None:
+            reason = "there is no name to register"
+            raise FieldError("register", self.register_.executor, reason, limit="builds.head")
 
     def concerns(self, event: CommitEvent) -> bool:
         """Return whether it covers such events of that repository at all."""
@@ -133,15 +184,6 @@ class Rule:
         if self.paths and event.paths is not None and not fits_any(self.paths, event.paths):
             return f"none of the {len(event.paths)} changed paths fits its patterns"
         return None
-
-
-def problem_of(template: str) -> str | None:
-    """Return what is wrong with a build's name that may contain `{...}`; None: nothing."""
-    unknown = [place for place in _PLACE.findall(template) if place not in PLACES]
-    if unknown:
-        return f"{{{unknown[0]}}} is not among " + ", ".join(f"{{{place}}}" for place in PLACES)
-    is_name = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+/@-]*", _PLACE.sub("x", template))
-    return None if is_name else "has a character that builds' names can't have"
 
 
 class Origin(Protocol):

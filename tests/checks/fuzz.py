@@ -29,7 +29,7 @@ from gonogo.errors import GonogoError, JobError
 from gonogo.reports import ctrf, gtest, junit, lines
 from gonogo.spec import json_text
 from gonogo.spec.selections import parse_test
-from gonogo_service.ci.rule_bodies import RuleIn
+from gonogo_service.ci.rules import RuleIn
 from gonogo_service.gauges.bodies import GaugeIn
 from gonogo_service.hosts import forms
 from gonogo_service.jobs.bodies import JobIn
@@ -193,16 +193,18 @@ PARSERS: Mapping[str, Parser] = {
     "check suite again": Parser(_event("check_suite"), _CHECK_SUITE % b"rerequested"),
     "check run": Parser(_event("check_run"), _CHECK_RUN),
     "compressed body": Parser(lambda data: forms.unpacked(data, "gzip"), gzip.compress(_BEAT, 1)),
-    "heartbeat": Parser(_of_host(forms.Heartbeat), _BEAT),
-    "claim": Parser(_of_host(forms.Claim), b'{"worker": "h/chip:0/1", "device": "h/chip:0"}'),
-    "results": Parser(_of_host(forms.Results), _RESULTS),
+    "heartbeat": Parser(_of_host(forms.HostHeartbeat), _BEAT),
+    "claim": Parser(
+        _of_host(forms.AttemptClaim), b'{"worker": "h/chip:0/1", "device": "h/chip:0"}'
+    ),
+    "results": Parser(_of_host(forms.ResultsBatch), _RESULTS),
     "finish": Parser(
-        _of_host(forms.Finish),
+        _of_host(forms.AttemptEnd),
         b'{"outcome": "done", "sent": [[0, 0], [1, 0]], "batches": 1, "log_tail": "x", "error": '
         b'null, "telemetry": {"temperature_c": 40.5, "firmware": "1"}}',
     ),
     "health": Parser(
-        _of_host(forms.Health),
+        _of_host(forms.HealthReport),
         b'{"device": "h/chip:0", "worker": "h/chip:0/1", "health": "good", "reason": "r", '
         b'"evidence": {"executor": "e", "canary": "c", "digests": {"dx": "1"}, "steps": [{}]}}',
     ),

@@ -316,6 +316,11 @@ def duration(seconds: float) -> str:
     return f"{whole} s" if whole >= 1 else f"{max(0.0, seconds):.1g} s" if seconds > 0 else "0 s"
 
 
+def often(number: int) -> str:
+    """Return how often: "once", "2 times"."""
+    return "once" if number == 1 else f"{number:,} times"
+
+
 def lasting(moment: datetime, now: datetime) -> str:
     """Return how long something has been so: "for 2 d", "for a few seconds"."""
     age = ago((now - moment).total_seconds())

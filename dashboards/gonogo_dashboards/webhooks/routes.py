@@ -11,9 +11,12 @@ from fastapi import Request
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo_dashboards.kit.list_view import list_of
 from gonogo_dashboards.kit.navigation import Entry
 from gonogo_dashboards.kit.site import Site
-from gonogo_dashboards.webhooks import github_answers, webhook_page
+from gonogo_dashboards.webhooks import webhook_page
+from gonogo_service.ci.hooks_api import ANSWER, ANSWERS
+from gonogo_service.webhooks.api import WEBHOOKS
 
 SCOPE = "admin"
 ONE = urls.WEBHOOKS + "/{webhook_id}"
@@ -52,16 +55,16 @@ def add(site: Site) -> None:
     site.add_list(
         urls.WEBHOOKS,
         "webhooks/webhooks.html",
-        webhook_page.WebhookLine,
-        webhook_page.webhooks,
+        webhook_page.WEBHOOK_LINE,
+        list_of(WEBHOOKS, urls.webhooks, webhook_page.line),
         "Where do messages go, and do they arrive?",
         scope=SCOPE,
     )
     site.add_list(
         urls.ANSWERS,
         "webhooks/github_answers.html",
-        github_answers.AnswerLine,
-        github_answers.answers,
+        ANSWER,
+        list_of(ANSWERS, urls.answers),
         "Did GitHub get its reports?",
         scope=SCOPE,
     )
@@ -72,7 +75,7 @@ def add(site: Site) -> None:
         "Which messages did this receiver get?",
         noun="webhook",
         scope=SCOPE,
-        line=webhook_page.DeliveryLine,
+        line=webhook_page.DELIVERY_LINE,
         further=further,
     )
     site.add(

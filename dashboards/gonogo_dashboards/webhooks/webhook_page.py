@@ -3,82 +3,44 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.spec.verdicts import Verdict
-from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_view import ListView, list_view
+from gonogo_service.kit import rows
 from gonogo_service.kit.database.encoding import timestamp
-from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import DeliveryState, WebhookState
 from gonogo_service.webhooks import store
-from gonogo_service.webhooks.api import WEBHOOKS
+from gonogo_service.webhooks.api import DELIVERY_FIELDS
 from gonogo_service.webhooks.model import DeliveryRow, DeliveryTryRow, WebhookRow
 
 _RECENT = 50
 """Deliveries among which the newest one that was tried, and those given up, are looked for."""
 SENT_AGAIN = timedelta(hours=1)
 """For how long the page says how messages ended that were sent again: several tries of each."""
-
-
-@dataclass(frozen=True)
-class Standing:
-    """A state's label, and the verdict whose shape and color it takes."""
-
-    words: str
-    verdict: str
-
-
-@dataclass(frozen=True)
-class DeliveryLine:
-    """A delivery in a list; `replay` is null where its webhook is disabled."""
-
-    id: str
-    url: str
-    type: str
-    state: str
-    state_words: str
-    verdict: str
-    tries: int
-    created_at: str
-    age: str
-    due_at: str | None
-    due_words: str
-    replay: str | None
-    answered: str
-    """The receiver's last response code or the last error; "" where it was never tried."""
-
-
-@dataclass(frozen=True)
-class WebhookLine:
-    """A webhook: its address, its events, its state, its waiting deliveries, and the last one."""
-
-    id: str
-    url: str
-    kind: str
-    target: str
-    events: tuple[str, ...]
-    description: str
-    state: str
-    active: bool
-    reason: str | None
-    created_by: str
-    created_at: str | None
-    old_secret_until: str | None
-    waiting: int
-    given_up: int
-    """Among the last _RECENT deliveries."""
-    given_up_url: str
-    last: DeliveryLine | None
-    standing: Standing
-    """Whether messages arrive: by the state, and the newest delivery that was tried."""
-    test: str
+DELIVERY_LINE: Any = rows.extended_answer(
+    DeliveryRow,
+    "DeliveryLine",
+    **DELIVERY_FIELDS,
+    replay=(str | None, "Where it is sent again; null where its webhook is disabled"),
+    answered=(str, "The receiver's last response code or the last error"),
+)
+WEBHOOK_LINE: Any = rows.extended_answer(
+    WebhookRow,
+    "WebhookLine",
+    waiting=int,
+    given_up=(int, f"Among the last {_RECENT} deliveries"),
+    last=dict[str, Any] | None,
+    standing=(str, "Whether messages arrive"),
+    mark=str,
+)
 
 
 @dataclass(frozen=True)
@@ -88,50 +50,26 @@ class SentAgain:
     words: str
     given_up: int
     retried: int
-    given_up_url: str
-    retried_url: str
 
 
 @dataclass(frozen=True)
 class WebhookView(ListView):
     """A webhook with a page of its deliveries, newest first."""
 
-    webhook: WebhookLine
+    webhook: Mapping[str, Any]
     sent_again: SentAgain | None
     """None where none was."""
-
-
-@dataclass(frozen=True)
-class TryLine:
-    """One attempt: its time, its duration, and the receiver's answer or an error."""
-
-    number: int
-    at: str
-    age: str
-    status: int | None
-    error: str | None
-    answer: str | None
-    duration: str
-    accepted: bool
 
 
 @dataclass(frozen=True)
 class DeliveryView:
     """A delivery: its payload as JSON text, and every attempt."""
 
-    webhook: WebhookLine
-    delivery: DeliveryLine
+    webhook: WebhookRow
+    delivery: Mapping[str, Any]
     payload: str
-    tries: tuple[TryLine, ...]
+    tries: Sequence[DeliveryTryRow]
     at: str | None
-
-
-def webhooks(
-    session: Session, _: Mapping[str, str], cursor: str | None, limit: int, now: datetime
-) -> ListView:
-    """Return a page of webhooks. Raises BadCursor."""
-    page = WEBHOOKS.page(session, limit=limit, cursor=cursor or None)
-    return list_view(page, lambda row: _webhook(session, row, now), urls.webhooks, now)
 
 
 def webhook(
@@ -152,18 +90,10 @@ def webhook(
     state = filters.get("state", "")
     given = {"state": state} if state in set(DeliveryState) else {}
     page = store.list_deliveries(session, webhook_id, **given, limit=limit, cursor=cursor or None)
-    tries = store.last_tries(session, [item.id for item in page.items])
-    listed = list_view(
-        page,
-        lambda item: _delivery(item, row, now, tries.get(item.id)),
-        partial(urls.webhook, webhook_id),
-        now,
-        given,
-    )
+    address = partial(urls.webhook, webhook_id)
+    listed = list_view(page, lambda item: _delivery(item, row), address, now, given)
     return WebhookView(
-        **vars(listed),
-        webhook=_webhook(session, row, now),
-        sent_again=_sent_again(session, webhook_id, now),
+        **vars(listed), webhook=line(session, row), sent_again=_sent_again(session, row.id, now)
     )
 
 
@@ -175,35 +105,22 @@ def delivery(
     message = store.get_delivery(session, webhook_id, delivery_id)
     if row is None or message is None:
         return None
-    return DeliveryView(
-        webhook=_webhook(session, row, now),
-        delivery=_delivery(message, row, now),
-        payload=json.dumps(message.payload, indent=2, ensure_ascii=False),
-        tries=tuple(_try(attempt, now) for attempt in store.tries(session, delivery_id)),
-        at=timestamp(now),
-    )
+    payload = json.dumps(message.payload, indent=2, ensure_ascii=False)
+    return DeliveryView(row, _delivery(message, row), payload, message.log, timestamp(now))
 
 
-def _webhook(session: Session, row: WebhookRow, now: datetime) -> WebhookLine:
+def line(session: Session, row: WebhookRow) -> dict[str, Any]:
+    """Return a webhook as a line of a list."""
     newest = store.list_deliveries(session, row.id, limit=_RECENT).items
-    last = store.last_tries(session, [newest[0].id]) if newest else {}
-    tried = next((item for item in newest if item.tries), None)
-    until = row.old_secret_until
-    return from_object(
-        WebhookLine,
+    standing, mark = _standing(row, next((item for item in newest if item.tries), None))
+    return rows.values(
+        WEBHOOK_LINE,
         row,
-        url=urls.webhook(row.id),
-        target=row.url.split("?")[0],
-        events=tuple(row.events),
-        active=row.state is WebhookState.active,
-        created_at=timestamp(row.created_at),
-        old_secret_until=timestamp(until) if until is not None and until > now else None,
         waiting=store.waiting(session, row.id),
         given_up=sum(item.state == DeliveryState.failed for item in newest),
-        given_up_url=urls.webhook(row.id, {"state": DeliveryState.failed.value}),
-        last=_delivery(newest[0], row, now, last.get(newest[0].id)) if newest else None,
-        standing=_standing(row, tried),
-        test=urls.test_webhook(row.id),
+        last=_delivery(newest[0], row) if newest else None,
+        standing=standing,
+        mark=mark,
     )
 
 
@@ -216,52 +133,23 @@ def _sent_again(session: Session, webhook_id: str, now: datetime) -> SentAgain |
         parts.append(f"{failed:,} failed")
     if counts["waiting"]:
         parts.append(f"{counts['waiting']:,} not sent yet")
-    given_up, retried = (
-        urls.webhook(webhook_id, {"state": state.value})
-        for state in (DeliveryState.failed, DeliveryState.waiting)
-    )
-    return SentAgain(", ".join(parts), counts["given_up"], counts["retried"], given_up, retried)
+    return SentAgain(", ".join(parts), counts["given_up"], counts["retried"])
 
 
-def _standing(row: WebhookRow, tried: DeliveryRow | None) -> Standing:
+def _standing(row: WebhookRow, tried: DeliveryRow | None) -> tuple[str, Verdict]:
+    """Return whether messages arrive, by its state and the newest delivery that was tried."""
     if row.state is not WebhookState.active:
-        return Standing("Disabled", Verdict.not_judged)
+        return "Disabled", Verdict.not_judged
     if tried is None:
-        return Standing("Active, nothing sent yet", Verdict.inconclusive)
+        return "Active, nothing sent yet", Verdict.inconclusive
     if tried.state == DeliveryState.delivered:
-        return Standing("Active", Verdict.pass_)
-    return Standing("Failing", Verdict.fail)
+        return "Active", Verdict.pass_
+    return "Failing", Verdict.fail
 
 
-def _delivery(
-    item: DeliveryRow, webhook: WebhookRow, now: datetime, last: DeliveryTryRow | None = None
-) -> DeliveryLine:
-    state = DeliveryState(item.state)
-    retried = state is DeliveryState.waiting and item.tries
-    answered = ""
+def _delivery(item: DeliveryRow, webhook: WebhookRow) -> dict[str, Any]:
+    answered, last = "", item.last_try
     if last is not None:
         answered = (last.error or "") if last.status is None else f"HTTP {last.status}"
-    return from_object(
-        DeliveryLine,
-        item,
-        url=urls.webhook_delivery(webhook.id, item.id),
-        state_words="Not delivered yet" if retried else state.label,
-        verdict=Verdict.error if retried else state.mark,
-        created_at=timestamp(item.created_at),
-        age=words.since(item.created_at, now),
-        due_at=timestamp(item.due_at),
-        due_words=words.until(item.due_at, now),
-        replay=urls.replay(webhook.id, item.id) if webhook.state is WebhookState.active else None,
-        answered=answered,
-    )
-
-
-def _try(item: DeliveryTryRow, now: datetime) -> TryLine:
-    return from_object(
-        TryLine,
-        item,
-        at=timestamp(item.at),
-        age=words.since(item.at, now),
-        duration=words.duration(item.duration_ms / 1000),
-        accepted=item.status is not None and 200 <= item.status < 300,
-    )
+    replay = urls.replay(webhook.id, item.id) if webhook.state is WebhookState.active else None
+    return rows.values(DELIVERY_LINE, item, replay=replay, answered=answered)

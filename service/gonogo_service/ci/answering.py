@@ -20,7 +20,6 @@ from urllib.parse import quote, urlencode
 import structlog
 from sqlalchemy.orm import Session
 
-from gonogo.ci.rules import Rule
 from gonogo_service.ci import answers, commit_checks, incoming, report
 from gonogo_service.ci import rules as ci_rules
 from gonogo_service.ci.github import PER_PAGE, GitHub, GitHubError, Limited, Refused
@@ -233,7 +232,7 @@ class Answerer:
         if check.pull_request is not None:
             return False
         stored = self._context.reading(lambda session: ci_rules.get(session, check.rule))
-        rule = None if stored is None else Rule.of(stored.content)
+        rule = None if stored is None else stored.rule
         if rule is None or not (rule.enabled and rule.pull_requests):
             return False
         if PULL_REQUEST in rule.events and not current.over:

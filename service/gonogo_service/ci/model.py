@@ -10,6 +10,7 @@ from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, UniqueConstra
 from sqlalchemy.ext.associationproxy import AssociationProxy, association_proxy
 from sqlalchemy.orm import Mapped, foreign, mapped_column, relationship, remote, synonym
 
+from gonogo.ci.rules import Rule
 from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.database.columns import INTERNAL, IdType, JsonType, Stored, WordOf
 from gonogo_service.kit.database.encoding import utcnow
@@ -26,6 +27,11 @@ class RuleOutcome:
     commit_checks: list[str]
     started: bool
     reason: str | None
+
+    @classmethod
+    def refused(cls, rule: str, reason: str) -> RuleOutcome:
+        """Return the outcome of a rule that starts nothing."""
+        return cls(rule, [], False, reason)
 
 
 class IncomingDeliveryRow(DueWorkRow):
@@ -150,6 +156,11 @@ class CiRuleRow(Versioned):
     """The newest version of a rule: which events of which repositories start what."""
 
     __tablename__ = "ci_rules"
+
+    @property
+    def rule(self) -> Rule:
+        """Return the rule itself."""
+        return Rule.parse(self.content)
 
     @property
     def description(self) -> str:

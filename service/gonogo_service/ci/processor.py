@@ -6,7 +6,7 @@ A process that dies in between has done all of a delivery or nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -28,34 +28,37 @@ from gonogo.spec import json_text
 from gonogo_service.ci import commit_checks, incoming
 from gonogo_service.ci import rules as ci_rules
 from gonogo_service.ci.github import PER_PAGE, GitHub, GitHubError
-from gonogo_service.ci.model import IncomingDeliveryRow, RuleOutcome
-from gonogo_service.ci.rerequest import rule_outcome, run_again
-from gonogo_service.ci.started_runs import Cause, start
+from gonogo_service.ci.model import CommitCheckRow, IncomingDeliveryRow, RuleOutcome
+from gonogo_service.ci.started_runs import start
+from gonogo_service.gauges import store as gauges
 from gonogo_service.kit.background_context import BackgroundContext, log
 from gonogo_service.kit.database.states import HookSource, IncomingState
+from gonogo_service.suites import runs
 
 Paths = Callable[[CommitEvent], tuple[str, ...] | None]
 """Reads from the sender's API the paths that an event changes; None if unknown."""
 MAX_FILES = 3000
 """GitHub lists at most this many files of a pull request: the other paths are unknown."""
+_OF_CHECK = "event repository head_sha base_sha branch pull_request fork head_build base_build"
 
 
+@dataclass
 class Processor:
     """Handles due deliveries."""
 
-    def __init__(self, context: BackgroundContext, paths: Paths | None = None) -> None:
-        self._context, self._paths = context, paths
+    context: BackgroundContext
+    paths: Paths | None = None
 
     def handle(self, incoming_id: str) -> bool:
         """Process a delivery, unless another process has done so."""
         paths = self._paths_for(incoming_id)
-        state = self._context.session(
-            partial(process, incoming_id=incoming_id, settings=self._context.settings, paths=paths)
+        state = self.context.session(
+            partial(process, incoming_id=incoming_id, settings=self.context.settings, paths=paths)
         )
         if state is not None:
             log.info("delivery processed", delivery=incoming_id, state=state.value)
         if state is IncomingState.started:
-            self._context.notify()
+            self.context.notify()
         return True
 
     def _paths_for(self, incoming_id: str) -> tuple[str, ...] | None:
@@ -63,7 +66,7 @@ class Processor:
 
         They are not read if the payload has them. This runs before any lock is acquired.
         """
-        if self._paths is None:
+        if self.paths is None:
             return None
 
         def event_without_paths(session: Session) -> CommitEvent | None:
@@ -71,7 +74,7 @@ class Processor:
             event = None if row is None or row.due_at is None else parse(row)
             if not isinstance(event, CommitEvent) or event.paths is not None or event.rule:
                 return None
-            rules = (Rule.of(rule.content) for rule in ci_rules.in_use(session))
+            rules = (row.rule for row in ci_rules.in_use(session))
             needs_paths = any(
                 rule.paths and rule.concerns(event) and rule.refusal(event) is None
                 for rule in rules
@@ -79,10 +82,10 @@ class Processor:
             return event if needs_paths else None
 
         try:
-            event = self._context.reading(event_without_paths)
+            event = self.context.reading(event_without_paths)
         except FieldError:
             return None
-        return None if event is None else self._paths(event)
+        return None if event is None else self.paths(event)
 
 
 def changed_paths(github: GitHub, event: CommitEvent) -> tuple[str, ...] | None:
@@ -129,7 +132,7 @@ def process(
         incoming.ended(row, IncomingState.failed, reason=f"can't be parsed: {problem}")
         return IncomingState.failed
     result: list[RuleOutcome] | CommitEvent | Ignored
-    result = run_again(session, event, row, settings) if isinstance(event, Rerequest) else event
+    result = _run_again(session, event, row, settings) if isinstance(event, Rerequest) else event
     if isinstance(result, Ignored):
         where = result.repository
         incoming.ended(row, IncomingState.ignored, reason=result.reason, repository=where)
@@ -157,17 +160,16 @@ def _apply_rules(
     session: Session, event: CommitEvent, row: IncomingDeliveryRow, settings: Settings
 ) -> list[RuleOutcome]:
     """Apply each rule that concerns an event; return their outcomes."""
-    # events that were read from GitHub's API are answered there, too
-    source = HookSource(row.source)
-    source = HookSource.github if source is HookSource.pull_request_lookup else source
     outcomes: list[RuleOutcome] = []
     for stored in ci_rules.in_use(session):
-        rule = Rule.of(stored.content)
+        rule = stored.rule
         if rule.concerns(event):
             refusal = rule.refusal(event) or _overtaken(session, event, rule)
-            cause = Cause(row.id, source, row.received_at, stored.owner)
-            begun = [] if refusal else start(session, event, rule, cause, settings)
-            outcomes.append(rule_outcome(rule.name, begun, refusal))
+            outcomes.append(
+                RuleOutcome.refused(rule.name, refusal)
+                if refusal
+                else start(session, event, rule, row, stored.owner, settings)
+            )
     return outcomes
 
 
@@ -187,3 +189,90 @@ def _overtaken(session: Session, event: CommitEvent, rule: Rule) -> str | None:
     ):
         return None
     return f"the pull request has a newer head, {newest.head_sha[:12]}"
+
+
+# --- requests from GitHub to run a check again
+
+
+def _run_again(
+    session: Session, request: Rerequest, row: IncomingDeliveryRow, settings: Settings
+) -> list[RuleOutcome] | CommitEvent | Ignored:
+    """Start the requested checks again: the same rule, suite and builds.
+
+    A check suite without a stored run is an event like any other. Only checks of the settings' App
+    count, because the runs of others are unknown here.
+    """
+    app_id = settings.github_app_id
+    if app_id is not None and app_id not in request.app:
+        reason = f"the check belongs to the App {request.slug[:100]!r}, which runs it again itself"
+        return Ignored(reason, request.repository)
+    # the signature covers only the body: another delivery ID doesn't make a new request
+    before = incoming.same_before(session, row, request.repository)
+    if before is not None:
+        return Ignored(f"the same request came before, as delivery {before}", request.repository)
+    checks = [] if app_id is None else _requested(session, request)
+    if checks:
+        return [_start_again(session, check, request, row, settings) for check in checks]
+    reason = "this check was not created here, or is of another commit"
+    if app_id is None:
+        reason = "GONOGO_GITHUB_APP_ID is not set, so GitHub's checks can't be matched to runs here"
+    return request.otherwise or Ignored(reason, request.repository)
+
+
+def _requested(session: Session, request: Rerequest) -> list[CommitCheckRow]:
+    """Return the newest requested commit checks per rule, suite, event type and pull request."""
+    newest: dict[tuple[Any, ...], CommitCheckRow] = {}
+    chosen: tuple[Any, ...] | None = None
+    for check in commit_checks.of_head(session, request.repository, request.head_sha):
+        if check.source == HookSource.github:
+            key = (check.rule, check.suite, check.event, check.pull_request)
+            newest[key] = check
+            chosen = key if check.id == request.check else chosen
+    if request.check is None:
+        return list(newest.values())
+    return [] if chosen is None else [newest[chosen]]
+
+
+def _start_again(
+    session: Session,
+    check: CommitCheckRow,
+    request: Rerequest,
+    row: IncomingDeliveryRow,
+    settings: Settings,
+) -> RuleOutcome:
+    stored = ci_rules.get(session, check.rule)
+    if stored is None:
+        return RuleOutcome.refused(check.rule, "the rule is no longer in use")
+    rule = stored.rule
+    names = [suite if isinstance(suite, str) else suite["name"] for suite in rule.suites]
+    suites = [suite for suite, name in zip(rule.suites, names, strict=True) if name == check.suite]
+    wanted = {"suites": suites, "gauges": rule.gauges if check.suite is None else []}
+    refusal = rule.closed(fork=check.fork) or _under_way(session, check)
+    if refusal is None and not any(wanted.values()):
+        refusal = f"the rule no longer names {check.suite or 'gauges'}"
+    if refusal is not None:
+        return RuleOutcome.refused(rule.name, refusal)
+    event = CommitEvent(
+        **{name: getattr(check, name) for name in _OF_CHECK.split()},
+        # an old commit that runs again isn't the newest of its pull request
+        occurred_at=check.occurred_at,
+        installation=request.installation or check.installation,
+        again=True,
+        again_base=request.both,
+        rule=rule.name,
+    )
+    narrow = rule.model_copy(update=wanted)
+    return start(session, event, narrow, row, stored.owner, settings)
+
+
+def _under_way(session: Session, check: CommitCheckRow) -> str | None:
+    """Return a refusal if the check is still running, so that a second click changes nothing."""
+    for run_id in (check.run, check.base_run):
+        stored = None if run_id is None else runs.get(session, run_id)
+        if stored is not None and not stored[0].state.final:
+            return f"it is already running: run {run_id}"
+    for gauge_id in check.gauges:
+        gauge = gauges.get(session, gauge_id)
+        if gauge is not None and not gauge.state.final:
+            return f"it is already running: gauge {gauge_id}"
+    return None

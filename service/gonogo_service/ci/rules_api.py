@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from gonogo.ci.rules import Event
 from gonogo.spec.validation import distinct
-from gonogo_service.ci import rule_bodies, rules_noun
+from gonogo_service.ci import rules, rules_noun
 from gonogo_service.ci.model import CiRuleRow
-from gonogo_service.ci.rule_bodies import Event, RuleIn
-from gonogo_service.ci.rules import in_use
+from gonogo_service.ci.rules import RuleIn
 from gonogo_service.kit import rows, versioned
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.records import Documented
@@ -53,7 +53,7 @@ def put(act: Act, body: RuleIn) -> CiRuleRow | Same[CiRuleRow]:
 
     The jobs that it starts belong to the user who stored it.
     """
-    rule_bodies.check(act.session, body, act.context.settings)
+    rules.check(act.session, body, act.context.settings)
     rule, changed = versioned.put(act.session, CiRuleRow, body.name, body.content(), act.who.name)
     return rule if changed else Same(rule)
 
@@ -87,11 +87,11 @@ def replace(context: Ctx, who: Admin, body: RulesFile) -> Replaced:
     names = {rule.name for rule in body.rules}
     with context.session() as session:
         for number, rule in enumerate(body.rules):
-            rule_bodies.check(session, rule, context.settings, f"rules.{number}")
+            rules.check(session, rule, context.settings, f"rules.{number}")
         for rule in body.rules:
             _, changed = versioned.put(session, CiRuleRow, rule.name, rule.content(), who.name)
             (changes.stored if changed else changes.same).append(rule.name)
-        for row in in_use(session):
+        for row in rules.in_use(session):
             if row.name not in names:
                 row.archived_at = row.updated_at = utcnow()
                 changes.archived.append(row.name)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
@@ -21,7 +20,7 @@ from gonogo.spec.builds import known_build
 from gonogo.spec.canonical import key_of
 from gonogo_service.builds import store as builds
 from gonogo_service.ci import answers, commit_checks
-from gonogo_service.ci.model import CommitCheckRow
+from gonogo_service.ci.model import CommitCheckRow, IncomingDeliveryRow, RuleOutcome
 from gonogo_service.gauges import submission as gauges
 from gonogo_service.gauges.bodies import GaugeIn
 from gonogo_service.kit import audit
@@ -34,26 +33,24 @@ from gonogo_service.suites.submission import Order
 RULE_LABEL = "ci-rule"
 
 
-@dataclass(frozen=True)
-class Cause:
-    """The delivery behind a run, and the owner of the jobs that its rule starts."""
-
-    delivery: str
-    source: HookSource
-    received_at: datetime
-    owner: str
-
-
 def start(
-    session: Session, event: CommitEvent, rule: Rule, cause: Cause, settings: Settings
-) -> list[CommitCheckRow]:
-    """Start the rule's suites and gauges in the caller's transaction.
+    session: Session,
+    event: CommitEvent,
+    rule: Rule,
+    delivery: IncomingDeliveryRow,
+    owner: str,
+    settings: Settings,
+) -> RuleOutcome:
+    """Start the rule's suites and gauges in the caller's transaction, as jobs of `owner`.
 
     A suite that can't be started gives a commit check with an error, never an exception.
     """
-    starter = _Starter(session, event, rule, cause, settings)
-    started = [starter.suite(suite) for suite in rule.suites]
-    return started + ([starter.gauges()] if rule.gauges else [])
+    starter = _Starter(session, event, rule, delivery, owner, settings)
+    checks = [starter.suite(suite) for suite in rule.suites]
+    checks += [starter.gauges()] if rule.gauges else []
+    started = any(check.run is not None or check.gauges for check in checks)
+    reason = "; ".join(check.error for check in checks if check.error is not None) or None
+    return RuleOutcome(rule.name, [check.id for check in checks], started, reason)
 
 
 class _Side(NamedTuple):
@@ -69,7 +66,8 @@ class _Starter:
     session: Session
     event: CommitEvent
     rule: Rule
-    cause: Cause
+    delivery: IncomingDeliveryRow
+    owner: str
     settings: Settings
 
     def suite(self, suite: str | Mapping[str, Any]) -> CommitCheckRow:
@@ -106,8 +104,7 @@ class _Starter:
             try:
                 body = GaugeIn.parse(gauge)
                 with self._within_quota():
-                    owner = self.cause.owner
-                    created = gauges.submit(self.session, body, self.settings, owner).id
+                    created = gauges.submit(self.session, body, self.settings, self.owner).id
                     self._audit("gauge.created", created)
                 started.append(created)
             except (JobError, Problem) as problem:
@@ -137,7 +134,7 @@ class _Starter:
                 actor=self._actor,
             )
             with self._within_quota():
-                run = suites.submit(self.session, content, order, self.settings, self.cause.owner)
+                run = suites.submit(self.session, content, order, self.settings, self.owner)
             return _Side(build, run.id)
         except (JobError, Problem) as problem:
             return _Side(build, error=str(problem))
@@ -145,7 +142,7 @@ class _Starter:
     def _build_of(self, sha: str, *, head: bool) -> str:
         """Return the build of the commit. Raises FieldError when there is none."""
         event, rule = self.event, self.rule
-        template = rule.head_build if head else rule.base_build or rule.head_build
+        template = rule.builds.head if head else rule.builds.base or rule.builds.head
         given = event.head_build if head else event.base_build
         name = given or (None if template is None else build_name(template, sha, event))
         if name is None:
@@ -154,7 +151,7 @@ class _Starter:
                 reason, limit = "no build of this commit is registered", "a build with this commit"
                 raise FieldError("builds", sha, reason, limit=limit)
         elif (
-            rule.register is not None
+            rule.register_ is not None
             and known_build(name) is None
             and builds.get(self.session, name) is None
         ):
@@ -162,7 +159,7 @@ class _Starter:
         return name
 
     def _register(self, name: str, sha: str, *, head: bool) -> None:
-        how, number = self.rule.register, self.event.pull_request
+        how, number = self.rule.register_, self.event.pull_request
         assert how is not None
         # a pull request's builds must not appear in the branch's history
         branch = how.branch if number is None or not head else f"{how.branch}/pull-{number}"
@@ -172,7 +169,7 @@ class _Starter:
             "sequence": builds.next_sequence(self.session, branch),
             "commit": sha,
             "arithmetic": how.arithmetic,
-            "outputs": None if how.outputs is None else list(how.outputs),
+            "outputs": how.outputs,
         }
         builds.add(self.session, name=name, **values)
         self._audit("build.registered", name, values)
@@ -191,23 +188,25 @@ class _Starter:
         Everybody with a fork may send events of a rule, and must not get past them.
         Raises Problem.
         """
-        guard = quotas.guard(self.session, self.settings, self.cause.owner)
+        guard = quotas.guard(self.session, self.settings, self.owner)
         with self.session.begin_nested(), guard:
             yield
 
     def _commit_check(self, **values: Any) -> CommitCheckRow:
-        event, cause, settings = self.event, self.cause, self.settings
+        event, settings = self.event, self.settings
+        # events that were read from GitHub's API are answered there, too
+        of_ci = self.delivery.source is HookSource.ci
         same = ("event", "repository", "installation", "branch", "pull_request", "fork")
         unknown = ("suite_key", "run", "base_run", "head_build", "base_build", "error")
         about = {
             **dict.fromkeys(unknown),
             **{name: getattr(event, name) for name in (*same, "head_sha", "base_sha")},
-            "delivery": cause.delivery,
-            "source": cause.source.value,
+            "delivery": self.delivery.id,
+            "source": HookSource.ci if of_ci else HookSource.github,
             "rule": self.rule.name,
-            "occurred_at": event.occurred_at or cause.received_at,
+            "occurred_at": event.occurred_at or self.delivery.received_at,
         }
         check = commit_checks.add(self.session, {**about, **values})
-        if cause.source is HookSource.github and (settings.github_token or settings.github_app_id):
+        if not of_ci and (settings.github_token or settings.github_app_id):
             answers.add(self.session, check.id)
         return check

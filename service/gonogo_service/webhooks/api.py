@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Annotated, Any
 
 from sqlalchemy.orm import Session
 
-from gonogo_service.kit.answers import Cursor, Limit, missing
+from gonogo_service.kit.answers import Cursor, Limit, require
 from gonogo_service.kit.database.encoding import timestamp, utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.paging import Page
@@ -22,6 +23,7 @@ from gonogo_service.webhooks.model import DeliveryRow, DeliveryTryRow, WebhookRo
 from gonogo_service.webhooks.noun import WebhookChange, WebhookIn
 from gonogo_service.webhooks.secrets import Box, check_secret, new_secret
 
+OLD_SECRET_LIFE = timedelta(hours=24)
 WEBHOOKS = Resource(noun.WEBHOOKS, WebhookRow)
 router = WEBHOOKS.router
 
@@ -39,13 +41,13 @@ class EventMessage:
 CREATED = extended_answer(
     WebhookRow, "WebhookCreated", secret=(str | None, "The secret, which can't be shown again")
 )
-_STATE: dict[str, Any] = {"without": ("state",), "type": str, "state": DeliveryState}
-DELIVERY: Any = extended_answer(DeliveryRow, "Delivery", **_STATE)
+DELIVERY_FIELDS: dict[str, Any] = {"without": ("state",), "type": str, "state": DeliveryState}
+DELIVERY: Any = extended_answer(DeliveryRow, "Delivery", **DELIVERY_FIELDS)
 TRY: Any = extended_answer(DeliveryTryRow, "LoggedTry", without=("delivery_id",))
 DETAILS = extended_answer(
     DeliveryRow,
     "DeliveryDetails",
-    **_STATE,
+    **DELIVERY_FIELDS,
     payload=Annotated[dict[str, Any], Documented(EventMessage)],
     log=(list[TRY], "Every try, the first one first"),
 )
@@ -140,7 +142,9 @@ def rotate(context: Ctx, who: Admin, webhook_id: str) -> Any:
         before = WEBHOOKS.require(session, who, webhook_id)
         if before.kind is not WebhookKind.standard:
             raise BadField("kind", before.kind.value, "signs nothing", limit="standard")
-        after = store.rotate(session, before, _box(context).close(secret))
+        fresh = {"secret": _box(context).close(secret), "old_secret": before.secret}
+        until = {"old_secret_until": utcnow() + OLD_SECRET_LIFE}
+        after = store.change(session, webhook_id, fresh | until)
         Act(context, session, who).audit("webhook.rotated", webhook_id)
     return values(CREATED, after, secret=secret)
 
@@ -192,8 +196,8 @@ def list_deliveries(
 def show_delivery(context: Ctx, _who: Admin, webhook_id: str, delivery_id: str) -> Any:
     """Show a delivery with its payload and every try."""
     with context.reading() as session:
-        row = _delivery(session, webhook_id, delivery_id)
-        return values(DETAILS, row, log=store.tries(session, delivery_id))
+        row = require(store.get_delivery(session, webhook_id, delivery_id), "delivery", delivery_id)
+        return values(DETAILS, row)
 
 
 @router.post(
@@ -206,7 +210,8 @@ def replay(context: Ctx, who: Admin, webhook_id: str, delivery_id: str) -> Deliv
     """Send a delivery again with the same `webhook-id`, so that receivers can detect repeats."""
     with context.session() as session:
         _require_active(session, who, webhook_id)
-        row = _delivery(session, webhook_id, delivery_id, locked=True)
+        row = store.get_delivery(session, webhook_id, delivery_id, locked=True)
+        row = require(row, "delivery", delivery_id)
         row.repeat()
         Act(context, session, who).audit(store.REPLAYED, delivery_id)
         return row
@@ -217,15 +222,6 @@ def _require_active(session: Session, who: Admin, webhook_id: str) -> None:
     if webhook.state is not WebhookState.active:
         state = webhook.state.value
         raise BadField("state", state, "gets no messages", limit="an active subscription")
-
-
-def _delivery(
-    session: Session, webhook_id: str, delivery_id: str, *, locked: bool = False
-) -> DeliveryRow:
-    row = store.get_delivery(session, webhook_id, delivery_id, locked=locked)
-    if row is None:
-        raise missing("delivery", delivery_id)
-    return row
 
 
 def _box(context: Context) -> Box:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import ClassVar
 
-from sqlalchemy import ForeignKey, Index
-from sqlalchemy.orm import Mapped, mapped_column, synonym
+from sqlalchemy import ForeignKey, Index, and_
+from sqlalchemy.orm import Mapped, foreign, mapped_column, relationship, synonym
 
 from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.database.columns import SECRET, IdType, JsonType, WordOf
@@ -43,29 +43,6 @@ class WebhookRow(Base):
     version: Mapped[int]
 
 
-class DeliveryRow(DueWorkRow):
-    """A message to a subscription; its `id` is the header `webhook-id` of every try."""
-
-    KIND: ClassVar[str] = "delivery"
-    backoff: ClassVar[Backoff] = Backoff.after(
-        5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400, tries=10, jitter=0.1
-    )
-    webhook: Mapped[str | None] = mapped_column(
-        "webhook_id", IdType, ForeignKey("webhooks.id", ondelete="CASCADE")
-    )
-    type: Mapped[str] = synonym("topic")
-
-
-_IS_DELIVERY = DeliveryRow.webhook.is_not(None)
-Index(
-    "ix_due_work_webhook",
-    DeliveryRow.webhook,
-    DeliveryRow.id,
-    sqlite_where=_IS_DELIVERY,
-    postgresql_where=_IS_DELIVERY,
-)
-
-
 class DeliveryTryRow(Base):
     """One try of a delivery: the receiver's answer, or why it was unreachable."""
 
@@ -79,3 +56,34 @@ class DeliveryTryRow(Base):
     error: Mapped[str | None]
     answer: Mapped[str | None]  # its beginning
     duration_ms: Mapped[float]
+
+
+class DeliveryRow(DueWorkRow):
+    """A message to a subscription; its `id` is the header `webhook-id` of every try."""
+
+    KIND: ClassVar[str] = "delivery"
+    backoff: ClassVar[Backoff] = Backoff.after(
+        5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400, tries=10, jitter=0.1
+    )
+    webhook: Mapped[str | None] = mapped_column(
+        "webhook_id", IdType, ForeignKey("webhooks.id", ondelete="CASCADE")
+    )
+    type: Mapped[str] = synonym("topic")
+    log: Mapped[list[DeliveryTryRow]] = relationship(order_by=DeliveryTryRow.number, viewonly=True)
+    last_try: Mapped[DeliveryTryRow | None] = relationship(
+        primaryjoin=lambda: and_(
+            foreign(DeliveryTryRow.delivery_id) == DeliveryRow.id,
+            DeliveryTryRow.number == DeliveryRow.tries,
+        ),
+        viewonly=True,
+    )
+
+
+_IS_DELIVERY = DeliveryRow.webhook.is_not(None)
+Index(
+    "ix_due_work_webhook",
+    DeliveryRow.webhook,
+    DeliveryRow.id,
+    sqlite_where=_IS_DELIVERY,
+    postgresql_where=_IS_DELIVERY,
+)

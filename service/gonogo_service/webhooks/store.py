@@ -3,53 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, delete, func, select, update
-from sqlalchemy.orm import Session, defer
+from sqlalchemy.orm import Session, defer, selectinload
 
 from gonogo_service.kit.audit import AuditRow
 from gonogo_service.kit.database.encoding import storable, utcnow
 from gonogo_service.kit.database.ids import floor, is_id, new_id
 from gonogo_service.kit.database.paging import Page, newest_first
-from gonogo_service.kit.database.states import DeliveryState, WebhookKind, WebhookState
+from gonogo_service.kit.database.states import DeliveryState, WebhookState
 from gonogo_service.kit.outbox.model import DueWorkRow
 from gonogo_service.webhooks.model import MAX_ANSWER_CHARS, DeliveryRow, DeliveryTryRow, WebhookRow
 
-KEEP, OLD_SECRET_LIFE = timedelta(days=30), timedelta(hours=24)
+KEEP = timedelta(days=30)
 REPLAYED = "delivery.replayed"
 """The audit log's action for a message that is sent again."""
 MAX_REPLAYS = 1000
 """Replayed messages that are counted: the newest ones."""
 
 
-def create(
-    session: Session,
-    *,
-    kind: WebhookKind,
-    url: str,
-    events: Sequence[str],
-    description: str,
-    secret: str | None,
-    actor: str,
-) -> WebhookRow:
+def create(session: Session, *, actor: str, **columns: Any) -> WebhookRow:
     """Store a new, active subscription."""
     now = utcnow()
-    row = WebhookRow(
-        id=new_id(),
-        kind=kind,
-        url=url,
-        events=list(events),
-        description=description,
-        secret=secret,
-        state=WebhookState.active.value,
-        created_by=actor,
-        created_at=now,
-        updated_at=now,
-        version=1,
-    )
+    state = {"state": WebhookState.active, "version": 1, "created_at": now, "updated_at": now}
+    row = WebhookRow(id=new_id(), created_by=actor, **state, **columns)
     session.add(row)
     session.flush()
     return row
@@ -105,16 +85,6 @@ def change(session: Session, webhook_id: str, fields: Mapping[str, Any]) -> Webh
         )
     session.flush()
     return row
-
-
-def rotate(session: Session, row: WebhookRow, secret: str) -> WebhookRow:
-    """Sign with a new secret; for a day the old one signs, too."""
-    values = {
-        "secret": secret,
-        "old_secret": row.secret,
-        "old_secret_until": utcnow() + OLD_SECRET_LIFE,
-    }
-    return change(session, row.id, values) or row
 
 
 def remove(session: Session, row: WebhookRow) -> None:
@@ -182,10 +152,10 @@ def list_deliveries(
     limit: int = 50,
     cursor: str | None = None,
 ) -> Page[DeliveryRow]:
-    """Return a subscription's deliveries, newest first, without payloads. Raises BadCursor."""
+    """Return a subscription's deliveries without payloads, newest first. Raises BadCursor."""
     return newest_first(
         session,
-        select(DeliveryRow).options(defer(DeliveryRow.payload)),
+        select(DeliveryRow).options(defer(DeliveryRow.payload), selectinload(DeliveryRow.last_try)),
         DeliveryRow.id,
         lambda row: row,
         limit=limit,
@@ -205,32 +175,6 @@ def get_delivery(
     return row if row is not None and row.webhook == webhook_id else None
 
 
-def tries(session: Session, delivery_id: str) -> Sequence[DeliveryTryRow]:
-    """Return every try of a delivery, the first one first."""
-    query = (
-        select(DeliveryTryRow)
-        .where(DeliveryTryRow.delivery_id == delivery_id)
-        .order_by(DeliveryTryRow.number)
-    )
-    return session.scalars(query).all()
-
-
-def last_tries(session: Session, delivery_ids: Collection[str]) -> dict[str, DeliveryTryRow]:
-    """Return the last try of each of these messages; those that were never tried are left out."""
-    newest = (
-        select(DeliveryTryRow.delivery_id, func.max(DeliveryTryRow.number).label("number"))
-        .where(DeliveryTryRow.delivery_id.in_(list(delivery_ids)))
-        .group_by(DeliveryTryRow.delivery_id)
-        .subquery()
-    )
-    same = (newest.c.delivery_id == DeliveryTryRow.delivery_id) & (
-        newest.c.number == DeliveryTryRow.number
-    )
-    return {
-        row.delivery_id: row for row in session.scalars(select(DeliveryTryRow).join(newest, same))
-    }
-
-
 def waiting(session: Session, webhook_id: str) -> int:
     """Return the number of a subscription's waiting messages."""
     where = (DeliveryRow.webhook == webhook_id, DeliveryRow.due_at.is_not(None))
@@ -243,25 +187,25 @@ def replays(session: Session, webhook_id: str, since: datetime) -> Counter[str]:
     The keys: delivered, given_up, retried (a try failed), waiting (not tried since). A message that
     was sent again twice counts once, as it ended last.
     """
-    at = func.max(AuditRow.at)
+    newest = func.max(AuditRow.at)
     query = (
-        select(AuditRow.subject, at)
+        select(AuditRow.subject, newest)
         .where(AuditRow.id >= floor(since), AuditRow.action == REPLAYED)
         .group_by(AuditRow.subject)
-        .order_by(at.desc())
+        .order_by(newest.desc())
         .limit(MAX_REPLAYS)
     )
     times = {str(subject): moment for subject, moment in session.execute(query)}
-    states = select(DeliveryRow.id, DeliveryRow.state).where(
-        DeliveryRow.id.in_(list(times)), DeliveryRow.webhook == webhook_id
+    tried = DeliveryRow.id, DeliveryRow.state, DeliveryTryRow.at
+    states = (
+        select(*tried)
+        .outerjoin(DeliveryRow.last_try)
+        .where(DeliveryRow.id.in_(list(times)), DeliveryRow.webhook == webhook_id)
     )
-    rows = session.execute(states).all() if times else []
-    last = last_tries(session, [delivery_id for delivery_id, _ in rows])
     counts: Counter[str] = Counter()
-    for delivery_id, state in rows:
+    for delivery_id, state, at in session.execute(states) if times else ():
         if state == DeliveryState.waiting:
-            tried_since = delivery_id in last and last[delivery_id].at >= times[delivery_id]
-            counts["retried" if tried_since else "waiting"] += 1
+            counts["waiting" if at is None or at < times[delivery_id] else "retried"] += 1
         else:
             counts["delivered" if state == DeliveryState.delivered else "given_up"] += 1
     return counts

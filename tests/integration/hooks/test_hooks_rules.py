@@ -147,7 +147,7 @@ def test_the_examples_of_the_document_are_taken(lite: Api) -> None:
     assert lite.client.put("/api/v1/rules", json=rules).json()["stored"] == ["kernels"]
     event = from_ci(json.loads(re.findall(r"```json[^\n]*\n(.*?)```", written, re.DOTALL)[0]))
     assert isinstance(event, CommitEvent)
-    assert Rule.of(rules["rules"][0]).repositories == (event.repository,)
+    assert Rule.parse(rules["rules"][0]).repositories == [event.repository]
 
 
 @pytest.fixture(scope="module")

@@ -56,17 +56,15 @@ def test_a_message_is_found_looked_at_and_sent_again_from_its_page(api: Api) -> 
     hook, message = store_message(api)
     admin, csrf = browser(api, "admin")
     listed = admin.get("/webhooks.json").json()["items"][0]
-    assert (listed["id"], listed["target"], listed["waiting"], listed["last"]["state"]) == (
-        hook,
-        "https://ci.example/hook",
-        0,
-        "failed",
-    )
-    paths = ("/webhooks", listed["url"], listed["url"] + "?state=failed", listed["last"]["url"])
+    assert (listed["id"], listed["waiting"], listed["last"]["state"]) == (hook, 0, "failed")
+    of_hook = f"/webhooks/{hook}"
+    paths = ("/webhooks", of_hook, f"{of_hook}?state=failed", f"{of_hook}/deliveries/{message}")
     for path in paths:
         page = admin.get(path)
         assert page.status_code == 200, page.text
         assert HOSTILE not in page.text
+        assert "https://ci.example/hook" in page.text
+        assert "key=1" not in page.text
     assert "is broken" in page.text
     line = admin.get(f"/webhooks/{hook}.json?state=failed").json()["items"][0]
     assert f'data-post="{line["replay"]}"' in page.text
@@ -77,11 +75,10 @@ def test_a_message_is_found_looked_at_and_sent_again_from_its_page(api: Api) -> 
     whole = admin.get(f"/webhooks/{hook}/deliveries/{message}.json").json()
     assert (
         whole["delivery"]["state"],
-        whole["webhook"]["waiting"],
         whole["tries"][0]["status"],
-    ) == ("waiting", 1, 500)
+    ) == ("waiting", 500)
     assert "Try now" in admin.get(f"/webhooks/{hook}/deliveries/{message}").text
-    sent = admin.post(listed["test"], json={}, headers=csrf).json()
+    sent = admin.post(f"/api/v1{of_hook}:test", json={}, headers=csrf).json()
     assert (
         admin.get(f"/webhooks/{hook}/deliveries/{sent['id']}.json").json()["delivery"]["type"]
         == "webhook.test"
@@ -138,7 +135,7 @@ def test_messages_given_up_and_those_that_wait_for_another_attempt_are_sent_agai
     page = admin.get(f"/webhooks/{hook}").text
     assert f'data-post-all="{late[1]} {late[0]}"' in page
     assert "1 message was given up, 1 message waits for another attempt." in page
-    assert view["webhook"]["standing"]["words"] == "Active"
+    assert view["webhook"]["standing"] == "Active"
     for path in ("/webhooks", f"/webhooks/{hook}"):  # active again, and one is lost all the same
         assert f'<a href="/webhooks/{hook}?state=failed">1 message given up</a>' in (
             admin.get(path).text

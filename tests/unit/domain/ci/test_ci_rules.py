@@ -9,7 +9,7 @@ import pytest
 
 from gonogo.ci.events import CommitEvent, Ignored, Rerequest, from_ci, from_github
 from gonogo.ci.patterns import fits, fits_any
-from gonogo.ci.rules import Registration, Rule, build_name, problem_of
+from gonogo.ci.rules import Rule, build_name, problem_of
 from gonogo.errors import FieldError
 from hook_payloads import BEFORE, HEAD, check_suite, pull_request, push, workflow_run
 
@@ -165,7 +165,7 @@ def test_a_payload_of_another_form_is_a_field_error(
 
 def rule(**changes: Any) -> Rule:
     everything = ["push", "pull_request", "workflow_run", "check_suite"]
-    return Rule.of(
+    return Rule.parse(
         {
             "name": "r",
             "events": everything,
@@ -222,9 +222,6 @@ def test_a_build_is_named_by_its_commit() -> None:
     assert problem_of("tt-{commit}") is not None
     assert problem_of("tt {sha}") is not None
     assert problem_of("tt-{sha}") is None
-    assert rule(register={"executor": "ttnn", "outputs": ["dx"]}).register == Registration(
-        "ttnn", outputs=("dx",)
-    )
 
 
 def test_another_ci_says_it_in_our_words() -> None:
