@@ -15,7 +15,8 @@ from gonogo_dashboards.kit.list_rows import shape_of
 from gonogo_service.builds import store as builds
 from gonogo_service.suites import runs
 from gonogo_service.suites import store as suites
-from gonogo_service.tests import matrices, recent_builds, standings, test_specs
+from gonogo_service.tests import matrices, recent_builds, standings
+from gonogo_service.tests.model import TestSpecRow
 from gonogo_service.tests.standings import HOLLOW, RED
 from gonogo_service.tests.variants import PLACE, variants_of
 
@@ -37,7 +38,7 @@ def of_test(session: Session, key: str, query: Mapping[str, str]) -> BadgeState 
 
     The query may name its branch, arch and board; else the variant that ran last counts.
     """
-    test = test_specs.get(session, key)
+    test = session.get(TestSpecRow, key)
     if test is None:
         return None
     label = f"{test.kernel} {shape_of(test.test)}"

@@ -144,7 +144,7 @@ def _lines(
     errors = tallies.middle_errors(session, alike)
     listed = [
         Listed(
-            tests[variant.test_key].canonical,
+            tests[variant.test_key].test,
             entries.get(variant.test_key),
             place={"arch": variant.arch, "board": variant.board},
         )
@@ -172,7 +172,7 @@ def _line(
     entries: Mapping[str, str],
 ) -> ChangedLine:
     after, before = build_cells.cell(last), None if first is None else build_cells.cell(first)
-    details = tolerance_of(test.canonical), details_of(test.canonical, entries.get(test.key))
+    details = tolerance_of(test.test), details_of(test.test, entries.get(test.key))
     place = {"branch": variant.branch, "arch": variant.arch, "board": variant.board}
     is_other = before is not None and before.build != after.build
     return ChangedLine(

@@ -17,7 +17,8 @@ from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
 from gonogo_service.builds import entry_names
 from gonogo_service.kit.database.encoding import encode, timestamp
 from gonogo_service.suites import store as suites
-from gonogo_service.tests import matrices, test_specs
+from gonogo_service.tests import matrices
+from gonogo_service.tests.model import TestSpecRow
 
 MAX_CHARS = 20_000
 MAX_BUILDS = 100
@@ -137,7 +138,7 @@ def _builds(session: Session) -> tuple[str, ...]:
 def _test_field(session: Session, field: FormField, given: str) -> FormField:
     """Return the field of a test, or of its key; `?test=` may be a test's key or its JSON."""
     key = given if given and not given.startswith("{") else ""
-    stored = test_specs.get(session, key) if key else None
+    stored = session.get(TestSpecRow, key) if key else None
     chosen = "" if stored is None else _about(session, stored)
     if field.kind == "key":
         return replace(field, value=given, chosen=chosen)
@@ -145,7 +146,7 @@ def _test_field(session: Session, field: FormField, given: str) -> FormField:
     return replace(field, value=value, chosen=chosen)
 
 
-def _about(session: Session, stored: test_specs.StoredTest) -> str:
+def _about(session: Session, stored: TestSpecRow) -> str:
     """Return the name of a test, and what tells it apart."""
     if is_selection(stored.test):
         return f"a selection · {stored.key}"

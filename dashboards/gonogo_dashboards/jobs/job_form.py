@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo.gauge.plan import RIGHT
+from gonogo.gauge.kernels import RIGHT
 from gonogo.kernels.registry import KERNELS
 from gonogo.spec.builds import Build, own_builds
 from gonogo.spec.executors import EMULATOR, EXECUTORS, REPORTERS
@@ -23,6 +23,7 @@ from gonogo_service.jobs import queue_estimate, store
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import encode
 from gonogo_service.tests import assessments, test_specs
+from gonogo_service.tests.model import TestSpecRow
 from gonogo_service.tests.variants import jobs_of
 
 MAX_BUILDS = 200
@@ -168,7 +169,7 @@ def _of_stored_test(session: Session, key: str) -> dict[str, str] | None:
 
     None: there is no test with this key.
     """
-    test = test_specs.get(session, key)
+    test = session.get(TestSpecRow, key)
     if test is None:
         return None
     fields = _of_test(test.test)

@@ -80,14 +80,14 @@ def rows_of(session: Session, tests: Sequence[TestSpecRow], place: Place) -> tup
         kinds.setdefault(cell.test_key, set()).add((cell.arch, cell.board))
     ran = [(test, *kind) for test in tests for kind in sorted(kinds.get(test.key, ()))]
     listed = [
-        Listed(test.canonical, entries.get(test.key), place={"arch": arch, "board": board})
+        Listed(test.test, entries.get(test.key), place={"arch": arch, "board": board})
         for test, arch, board in ran
     ]
     # of a thousand addresses only this part differs within a row
     ends = [(name, urls.further("build", name)) for name in place.builds]
     rows = []
     for (test, arch, board), label in zip(ran, labels(listed), strict=True):
-        key, form = test.key, test.canonical
+        key, form = test.key, test.test
         url = urls.history(key, {"branch": place.branch, "arch": arch, "board": board})
         about = shape_of(form), tolerance_of(form), details_of(form, entries.get(key))
         cells = tuple(

@@ -64,10 +64,10 @@ def _lines(text: str, hits: Hits, entries: Mapping[str, str]) -> Iterator[Search
     for kind, identity in hits.ids[:LIMIT]:
         yield SearchLine(kind, identity, "", _ADDRESSES[kind](identity))
     tests = hits.tests[:LIMIT]
-    named = labels([Listed(test.canonical, entries.get(test.key)) for test in tests])
+    named = labels([Listed(test.test, entries.get(test.key)) for test in tests])
     for test, label in zip(tests, named, strict=True):
-        details = details_of(test.canonical, entries.get(test.key))
-        parts = tolerance_of(test.canonical), details, test.key
+        details = details_of(test.test, entries.get(test.key))
+        parts = tolerance_of(test.test), details, test.key
         details = " · ".join(part for part in parts if part)
         yield SearchLine("test", label, details, urls.history(test.key))
     if len(hits.tests) > LIMIT:

@@ -17,7 +17,6 @@ from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
 from gonogo_dashboards.tests.test_lines import Badge, badges
 from gonogo_service.builds import entry_names
 from gonogo_service.kit.database.encoding import timestamp
-from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import JobState
 from gonogo_service.tests import axis_changes, recent_builds
 from gonogo_service.tests.axis_changes import Annotation
@@ -97,10 +96,10 @@ def lines(
     now: datetime,
 ) -> tuple[TestLine, ...]:
     """Return the lines of these tests; all that they show is read together."""
-    keys = {test.key for test in tests}
+    keys = {test.spec.key for test in tests}
     entries = entry_names.latest(session, keys)
     urgent = {
-        test.key: sorted(test.variants, key=lambda one: _attention(one, test, standing))
+        test.spec.key: sorted(test.variants, key=lambda one: _attention(one, test, standing))
         for test in tests
     }
     candidates = [one for variants in urgent.values() for one in variants[-MAX_VARIANTS:]]
@@ -117,7 +116,7 @@ def lines(
     shown: dict[str, Variant] = {}
     for test in tests:
         if ran := [variant for variant in test.variants if results.get(variant)]:
-            shown[test.key] = max(ran, key=lambda variant: place(test, variant))
+            shown[test.spec.key] = max(ran, key=lambda variant: place(test, variant))
     strips = {key: build_cells.places(results[variant]) for key, variant in shown.items()}
     changes = axis_changes.of_tests(session, strips)
     none = FailureRate(), FailureRate()
@@ -125,13 +124,13 @@ def lines(
         _line(
             test,
             now,
-            entries.get(test.key),
+            entries.get(test.spec.key),
             variant,
             results[variant] if variant else (),
             rates.get(variant, none) if variant else none,
-            changes.get(test.key, ()),
+            changes.get(test.spec.key, ()),
         )
-        for test, variant in ((test, shown.get(test.key)) for test in tests)
+        for test, variant in ((test, shown.get(test.spec.key)) for test in tests)
     )
 
 
@@ -158,17 +157,18 @@ def _line(
 ) -> TestLine:
     last = next((build for build in reversed(builds) if build.verdict), None)
     week, month = map(_rate, rates)
-    return from_object(
-        TestLine,
-        test,
-        url=urls.history(test.key),
-        shape=shape_of(test.canonical),
-        tolerance=tolerance_of(test.canonical),
-        details=details_of(test.canonical, entry),
+    spec, job = test.spec, test.job
+    return TestLine(
+        key=spec.key,
+        url=urls.history(spec.key),
+        kernel=spec.kernel,
+        shape=shape_of(spec.test),
+        tolerance=tolerance_of(spec.test),
+        details=details_of(spec.test, entry),
         variants=tuple(
             VariantLine(
                 words.variant_of(variant),
-                urls.history(test.key, variant.place),
+                urls.history(spec.key, variant.place),
                 badges(test.grades[variant]) if variant in test.grades else (),
             )
             for variant in test.variants
@@ -178,16 +178,17 @@ def _line(
         week=week,
         month=month,
         flags=test.open_flags,
-        flags_url=urls.flags({"test": test.key, "state": "unresolved"}),
-        job_url=urls.job(test.job) if test.job else None,
-        state_words=JobState(test.state).label if test.state else "Never run",
-        finished=test.state == JobState.finished,
+        flags_url=urls.flags({"test": spec.key, "state": "unresolved"}),
+        job_url=urls.job(job.id) if job else None,
+        build=job.build if job else None,
+        state_words=job.state.label if job else "Never run",
+        finished=job is not None and job.state == JobState.finished,
         verdict=last.verdict if last else None,
         verdict_url=urls.job(last.job) if last else None,
         verdict_build=last.build if last else None,
         hollow=last is not None and last.hollow > 0,
-        at=timestamp(test.at),
-        age=words.since(test.at, now),
+        at=timestamp(job.created_at) if job else None,
+        age=words.since(job.created_at if job else None, now),
     )
 
 

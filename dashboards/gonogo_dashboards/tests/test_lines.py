@@ -12,7 +12,6 @@ from gonogo.flakiness.rates import Rate
 from gonogo.flakiness.samples import Configuration
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.evidence_view import percent, rate_words
-from gonogo_service.tests.test_list import GradeRecord
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def named(names: Sequence[str], noun: str) -> str:
     return f"{words.count(len(names), noun)} ({', '.join(map(words.brief, names[:4]))}{more})"
 
 
-def badges(grade: Grade | GradeRecord) -> tuple[Badge, ...]:
+def badges(grade: Grade | Any) -> tuple[Badge, ...]:
     """Return badges of both axes of a grade, and of hollow passes and latent flakes."""
     shown = [
         Badge(axis, words.GRADES[axis].mark, words.GRADES[axis].sentence)

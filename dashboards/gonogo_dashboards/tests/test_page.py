@@ -17,7 +17,8 @@ from gonogo_dashboards.tests.test_parts import VariantPage
 from gonogo_dashboards.tests.waivers import waivers_of_test
 from gonogo_service.builds import entry_names
 from gonogo_service.kit.database.encoding import timestamp
-from gonogo_service.tests import assessments, test_specs
+from gonogo_service.tests import assessments
+from gonogo_service.tests.model import TestSpecRow
 from gonogo_service.tests.variants import PLACE
 
 CHOICES = (*PLACE, "build", "output", "metric", "over", ranges.PARAMETER)
@@ -31,7 +32,7 @@ def one(
     It shows the variant that the query names, where it exists, else the one that ran last. Where no
     job of the test has ended, `variant` is None, and what needs a run is missing.
     """
-    test = test_specs.get(session, key)
+    test = session.get(TestSpecRow, key)
     if test is None:
         return None
     chosen = {name: value for name in CHOICES if (value := query.get(name, ""))}

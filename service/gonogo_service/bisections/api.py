@@ -208,7 +208,8 @@ def _stored(context: Context, session: Session, body: BisectionIn, owner: str) -
         except FieldError as error:
             is_listed = error.field == "build" and field == "builds"
             raise error.at(f"{field}.{place}" if is_listed else error.field) from None
-    test_specs.ensure(session, sample, now=now)
+    about = sample.test_key, sample.workload_key, sample.kernel, sample.canonical
+    test_specs.add(session, *about, now=now)
     default = Signal.numbers if isinstance(body.test, TestSpec) else Signal.verdicts
     bisection = BisectionRow(
         id=new_id(),
@@ -250,7 +251,6 @@ def cancel(
                 session, actor=who.actor, action="bisection.cancelled", subject=bisection_id
             )
         accepted = _accepted(bisection)
-    context.notifier.notify()
     response.headers["Location"] = accepted.links.self
     return accepted
 

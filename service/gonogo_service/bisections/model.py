@@ -153,7 +153,7 @@ class BisectionRow(Base):
     @property
     def test(self) -> dict[str, Any]:
         """The test in its canonical form."""
-        return self.spec.canonical
+        return self.spec.test
 
     @property
     def links(self) -> BisectionLinks:

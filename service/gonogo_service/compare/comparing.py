@@ -269,7 +269,7 @@ _Spec = tuple[str, str, Mapping[str, Any]]
 
 def _specs(session: Session, keys: Sequence[str]) -> dict[str, _Spec]:
     table = TestSpecRow
-    query = select(table.key, table.workload_key, table.kernel, table.canonical)
+    query = select(table.key, table.workload_key, table.kernel, table.test)
     return {
         key: (workload, kernel, canonical)
         for part in batched(keys, _AT_ONCE)

@@ -120,7 +120,7 @@ def open_flags(session: Session, *, latest: int) -> tuple[list[OpenFlags], int]:
             ids.setdefault((row.kind, gone), []).append(row.id)
     chosen = [flag_id for part in ids.values() for flag_id in part[:latest]]
     records = (
-        select(FlagRow, TestSpecRow.canonical)
+        select(FlagRow, TestSpecRow.test)
         .join(TestSpecRow, TestSpecRow.key == FlagRow.test_key)
         .where(FlagRow.id.in_(chosen))
         .order_by(FlagRow.updated_at.desc(), FlagRow.id.desc())

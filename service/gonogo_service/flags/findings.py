@@ -136,7 +136,7 @@ def findings(session: Session, assessment: Assessment) -> list[FlagRow]:
     A factor's job must have seeds that take part in it.
     """
     runs = [run for run in assessment.runs if run.job.id == assessment.job.id]
-    canonical = session.get_one(TestSpecRow, assessment.variant.test_key).canonical
+    canonical = session.get_one(TestSpecRow, assessment.variant.test_key).test
     case = _Case(session, assessment, canonical, runs)
     built = (builder(case, kind) for kind, builder in BUILDERS.items())
     return [*filter(None, built), *_completed(case)]

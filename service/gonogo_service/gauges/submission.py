@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.errors import FieldError
 from gonogo.gauge import gates
-from gonogo.gauge.plan import RIGHT, Planned, planned
+from gonogo.gauge.kernels import RIGHT, Planned, planned
 from gonogo.settings import Settings
 from gonogo.spec.builds import EMULATOR
 from gonogo.workloads import check_build

@@ -95,7 +95,7 @@ def described(session: Session, attempt_id: str) -> Sendable:
     """Return what an attempt has to run, with the build's name, never how to run it."""
     build, other = aliased(BuildRow), aliased(BuildRow)
     query = (
-        select(AttemptRow, ChunkRow, JobRow, TestSpecRow.canonical, build, other)
+        select(AttemptRow, ChunkRow, JobRow, TestSpecRow.test, build, other)
         .join(ChunkRow, AttemptRow.chunk_id == ChunkRow.id)
         .join(JobRow, AttemptRow.job_id == JobRow.id)
         .join(TestSpecRow, JobRow.test_key == TestSpecRow.key)

@@ -129,7 +129,7 @@ class JobRow(Base):
     @property
     def test(self) -> dict[str, Any]:
         """Return the test in its canonical form, without fields that have their default."""
-        return self.spec.canonical
+        return self.spec.test
 
     @property
     def target(self) -> JobTarget:

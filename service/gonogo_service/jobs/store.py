@@ -88,7 +88,7 @@ def add_row(session: Session, new: NewJob, *, now: datetime, **columns: Any) -> 
 
     The fields of `new` that are columns are taken; `columns` come on top.
     """
-    test_specs.ensure(session, new, now=now)
+    test_specs.add(session, new.test_key, new.workload_key, new.kernel, new.canonical, now=now)
     known = JobRow.__table__.columns.keys() & vars(new).keys()
     values = {name: getattr(new, name) for name in known} | {"queue": new.queue} | columns
     if not isinstance(values["context"], str):

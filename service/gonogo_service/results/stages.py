@@ -45,9 +45,9 @@ def of_job(session: Session, job_id: str) -> JobStages | None:
 def _earlier(session: Session, job: JobRow) -> list[tuple[str, StageTable]]:
     """Return (build, table) of the earlier jobs that `job` is compared with, the newest last."""
     specs = session.execute(
-        select(TestSpecRow.key, TestSpecRow.canonical).where(TestSpecRow.kernel == job.kernel)
+        select(TestSpecRow.key, TestSpecRow.test).where(TestSpecRow.kernel == job.kernel)
     )
-    canonical = {row.key: row.canonical for row in specs}
+    canonical = {row.key: row.test for row in specs}
     suite = _suite(canonical[job.test_key])
     keys = [key for key, test in canonical.items() if _suite(test) == suite]
     before = or_(

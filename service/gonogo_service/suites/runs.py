@@ -67,7 +67,7 @@ class RunJob:
 
 _COLUMNS = {
     "name": RunJobRow.name,
-    "test": TestSpecRow.canonical,
+    "test": TestSpecRow.test,
     "diagnosis": JobRow.diagnosis["words"].as_string(),
 }
 """The fields of RunJob that are no columns of JobRow."""

@@ -169,7 +169,7 @@ def _other_tolerances(session: Session, keys: Sequence[str]) -> dict[str, list[A
     of_test: dict[str, list[Any]] = {}
     for batch in batched(keys, _MAX_KEYS):
         query = (
-            select(this.key, table.canonical, table.created_at)
+            select(this.key, table.test, table.created_at)
             .join(table, (table.workload_key == this.workload_key) & (table.key != this.key))
             .where(this.key.in_(batch))
             .order_by(table.created_at.desc())
@@ -197,7 +197,7 @@ def _later_tests(start: datetime) -> Any:
     had = select(older.key).where(
         older.workload_key == table.workload_key, older.created_at < table.created_at
     )
-    query = select(table.kernel, table.canonical, table.created_at)
+    query = select(table.kernel, table.test, table.created_at)
     return query.where(table.created_at >= start, had.exists()).order_by(table.created_at.desc())
 
 

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from sqlalchemy import BigInteger, ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
+from gonogo.spec.tolerances import AnyTolerance
+from gonogo.spec.verdicts import Verdict
 from gonogo_service.kit.database.base import Base
-from gonogo_service.kit.database.columns import IdType
+from gonogo_service.kit.database.columns import IdType, Stored
+from gonogo_service.kit.database.records import Documented
 
 
 class TestSpecRow(Base):
-    """A submitted test: its canonical JSON under its key."""
+    """A submitted test under its key."""
 
     __test__ = False  # pytest: not a test case
     __tablename__ = "test_specs"
     key: Mapped[str] = mapped_column(primary_key=True)
     workload_key: Mapped[str] = mapped_column(index=True)
     kernel: Mapped[str]
-    canonical: Mapped[dict[str, Any]]
+    test: Mapped[dict[str, Any]] = mapped_column(
+        doc="In its canonical form, without fields that have their default"
+    )
     created_at: Mapped[datetime]
 
 
@@ -51,19 +57,70 @@ class AssessmentRow(Base):
     __table_args__ = (Index("ix_assessments_stability", "stability", "test_key"),)
 
 
-class RejudgementRow(Base):
-    """The verdicts of stored results under another tolerance.
+@dataclass(frozen=True)
+class Rejudged:
+    """Old and new verdicts of seeds; the stored numbers can't decide the `undecided` ones."""
 
-    The jobs' own verdicts stay as they are.
+    build: str
+    seeds: int
+    changed: int
+    undecided: int
+    old: dict[str, int]
+    """By verdict"""
+    new: dict[str, int]
+
+
+@dataclass(frozen=True)
+class RejudgedBuild(Rejudged):
+    """The verdicts of all jobs of a build."""
+
+    branch: str
+    sequence: int
+    jobs: int
+
+
+@dataclass(frozen=True)
+class RejudgedJob(Rejudged):
+    """The verdicts of a job; `new_verdict` is null if a seed is undecided."""
+
+    job: str
+    old_verdict: Verdict | None
+    new_verdict: Verdict | None
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """The declared tolerance, and the one that the seeds are judged with."""
+
+    old: Annotated[dict[str, Any], Documented(AnyTolerance)]
+    new: Annotated[dict[str, Any], Documented(AnyTolerance)]
+
+
+class RejudgementRow(Base):
+    """The verdicts of stored results under another tolerance; those of the jobs stay.
+
+    A report that isn't stored has no id, owner and time.
     """
 
     __tablename__ = "rejudgements"
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
     test_key: Mapped[str] = mapped_column(ForeignKey("test_specs.key"))
     new_test_key: Mapped[str] = mapped_column(ForeignKey("test_specs.key"))
-    build: Mapped[str | None]  # null: all builds
+    tolerance: Mapped[Tolerances] = mapped_column(Stored(Tolerances))
+    build: Mapped[str | None] = mapped_column(doc="null: all builds")
+    builds: Mapped[list[RejudgedBuild]] = mapped_column(Stored(list[RejudgedBuild]))
+    jobs: Mapped[list[RejudgedJob]] = mapped_column(Stored(list[RejudgedJob]))
+    seeds: Mapped[int]
+    changed: Mapped[int]
+    undecided: Mapped[int]
+    reasons: Mapped[dict[str, int]] = mapped_column(
+        doc="Why the stored numbers don't decide -> seeds"
+    )
+    jobs_left_out: Mapped[int]
+    jobs_removed: Mapped[int] = mapped_column(
+        doc="Jobs whose results per seed retention has removed"
+    )
     owner: Mapped[str]
     reason: Mapped[str | None]
-    report: Mapped[dict[str, Any]]
     created_at: Mapped[datetime]
     __table_args__ = (Index("ix_rejudgements_test", "test_key", "id"),)

@@ -75,43 +75,23 @@ class TestFilter:
     standings: Standings = field(default_factory=dict)
 
 
-class GradeRecord(NamedTuple):
-    """The grade of a variant's newest assessed build."""
-
-    stability: str
-    sharpness: str
-    hollow: bool
-    build: str
-
-    @property
-    def rank(self) -> int:
-        """Return how much it needs attention, as `attention` ranks it in SQL."""
-        return HOLLOW_RANK if self.hollow else _RANKS.get(Stability(self.stability), 0)
-
-
-@dataclass(frozen=True)
-class TestRecord:
-    """A test in a list; `job` and the fields after it describe its last job in any state."""
+class TestRecord(NamedTuple):
+    """A test in a list."""
 
     __test__ = False  # pytest: not a test case
 
-    key: str
-    kernel: str
-    canonical: Mapping[str, Any]
+    spec: TestSpecRow
     variants: tuple[Variant, ...]
-    grades: Mapping[Variant, GradeRecord]
-    """The grades of assessed variants."""
+    grades: Mapping[Variant, Any]
+    """Of assessed variants: rows with `stability`, `sharpness`, `hollow` and `rank`."""
     open_flags: int
-    job: str | None
-    build: str | None
-    state: str | None
-    verdict: str | None
-    at: datetime | None
+    job: Any
+    """The last job in any state, with `id`, `build`, `state` and `created_at`; None for none."""
 
 
 def specs(session: Session, keys: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Return {key: canonical form} of these tests."""
-    query = select(TestSpecRow.key, TestSpecRow.canonical).where(TestSpecRow.key.in_(keys))
+    """Return the tests of these keys, in their canonical form, by key."""
+    query = select(TestSpecRow.key, TestSpecRow.test).where(TestSpecRow.key.in_(keys))
     return dict(session.execute(query).all())
 
 
@@ -131,19 +111,13 @@ def list_(
     flags = select(FlagRow.test_key, func.count()).group_by(FlagRow.test_key)
     unresolved = FlagRow.test_key.in_(keys), FlagRow.state.in_(STATES["unresolved"])
     flagged = dict(session.execute(flags.where(*unresolved)).all())
-    graded, last, ran = (
-        _grades(session, keys),
-        _last_jobs(session, keys),
-        variants_of_all(session, keys),
-    )
+    graded, ran = _grades(session, keys), variants_of_all(session, keys)
+    jobs = {job.test_key: job for job in session.execute(_last_jobs(), {"test_keys": keys})}
 
     def record(test: TestSpecRow) -> TestRecord:
         variants = ran.get(test.key, ())
         grades = {variant: graded[variant] for variant in variants if variant in graded}
-        job = last.get(test.key, (None,) * 5)
-        return TestRecord(
-            test.key, test.kernel, test.canonical, variants, grades, flagged.get(test.key, 0), *job
-        )
+        return TestRecord(test, variants, grades, flagged.get(test.key, 0), jobs.get(test.key))
 
     return Page(tuple(map(record, page.items)), page.next)
 
@@ -212,7 +186,7 @@ def matching(filters: TestFilter) -> list[ColumnElement[bool]]:
     for term in (filters.search or "").lower().split()[:MAX_TERMS]:
         # a shape is written 3x273 or 3×273, and stored as [3,273]
         text = re.sub(r"(?<=\d)[x×](?=\d)", ",", term).replace("=", '":')
-        canonical = func.lower(cast(table.canonical, Text))
+        canonical = func.lower(cast(table.test, Text))
         of_key = table.key.startswith(term, autoescape=True)
         conditions.append(or_(of_key, canonical.contains(text, autoescape=True)))
     if filters.standing == FLAGGED:
@@ -237,33 +211,31 @@ def attention(*of: ColumnElement[bool]) -> Any:
 
     of: conditions on the assessments that count.
     """
+    worst = select(func.max(_rank())).where(AssessmentRow.test_key == TestSpecRow.key, *of)
+    return func.coalesce(worst.correlate(TestSpecRow).scalar_subquery(), 0)
+
+
+def _rank() -> Any:
+    """Return the column of how much an assessment needs attention."""
     table = AssessmentRow
     ranks = ((table.stability == grade, rank) for grade, rank in _RANKS.items())
-    newest = select(func.max(case((table.hollow, HOLLOW_RANK), *ranks, else_=0)))
-    of_test = newest.where(table.test_key == TestSpecRow.key, *of).correlate(TestSpecRow)
-    return func.coalesce(of_test.scalar_subquery(), 0)
+    return case((table.hollow, HOLLOW_RANK), *ranks, else_=0)
 
 
-def _grades(session: Session, keys: Collection[str]) -> dict[Variant, GradeRecord]:
+def _grades(session: Session, keys: Collection[str]) -> dict[Variant, Any]:
     table = AssessmentRow
     variant = table.test_key, table.branch, table.arch, table.board
-    columns = [getattr(table, name) for name in GradeRecord._fields]
-    rows = session.execute(select(*variant, *columns).where(table.test_key.in_(keys)))
-    return {Variant(*row[:4]): GradeRecord(*row[4:]) for row in rows}
+    grade = table.stability, table.sharpness, table.hollow, _rank().label("rank")
+    rows = session.execute(select(*variant, *grade).where(table.test_key.in_(keys)))
+    return {Variant.of(row): row for row in rows}
 
 
-def _last_jobs(session: Session, keys: Collection[str]) -> dict[str, tuple[Any, ...]]:
-    """Return each test's newest job: (id, build, state, verdict, created_at)."""
-    rows = session.execute(_last_jobs_query(), {"test_keys": list(keys)})
-    return {row[0]: tuple(row[1:]) for row in rows}
-
-
-@cache
-def _last_jobs_query() -> Select[*tuple[Any, ...]]:
+@cache  # building the statement takes longer than running it
+def _last_jobs() -> Select[*tuple[Any, ...]]:
     table, newest = JobRow, aliased(JobRow)
     of_test = newest.test_key == TestSpecRow.key, newest.kind.in_(LISTED_KINDS)
     last = select(newest.id).where(*of_test).order_by(newest.id.desc()).limit(1)
-    columns = table.id, table.build, table.state, table.verdict, table.created_at
+    columns = table.id, table.build, table.state, table.created_at
     query = select(table.test_key, *columns).select_from(TestSpecRow)
     query = query.join(table, table.id == last.correlate(TestSpecRow).scalar_subquery())
     return query.where(TestSpecRow.key.in_(bindparam("test_keys", expanding=True)))

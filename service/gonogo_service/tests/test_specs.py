@@ -22,17 +22,6 @@ from gonogo_service.tests.variants import COUNTED, OVER
 
 
 @dataclass(frozen=True)
-class StoredTest:
-    """A test in its canonical form, without fields that have their default."""
-
-    key: str
-    workload_key: str
-    kernel: str
-    test: dict[str, Any]
-    created_at: datetime
-
-
-@dataclass(frozen=True)
 class BuildResults:
     """A test's results on one build, over all variants."""
 
@@ -70,61 +59,30 @@ class PastJob:
     """For each output its METRICS over the job's seeds"""
 
 
-def ensure(session: Session, new: Any, *, now: datetime) -> None:
-    """Store the test of a request (test_key, workload_key, kernel, canonical) unless it exists."""
-    add(session, new.test_key, new.workload_key, new.kernel, new.canonical, now=now)
-
-
 def add(
     session: Session,
     key: str,
     workload_key: str,
     kernel: str,
-    canonical: Mapping[str, Any],
+    test: Mapping[str, Any],
     *,
     now: datetime,
 ) -> None:
-    """Store a test unless it exists."""
-    row = {
-        "key": key,
-        "workload_key": workload_key,
-        "kernel": kernel,
-        "canonical": dict(canonical),
-        "created_at": now,
-    }
-    insert_once(session, TestSpecRow, [row])
+    """Store a test, in its canonical form, unless it exists."""
+    about = {"key": key, "workload_key": workload_key, "kernel": kernel, "test": dict(test)}
+    insert_once(session, TestSpecRow, [{**about, "created_at": now}])
 
 
-def name_of(kernel: str, canonical: Mapping[str, Any]) -> str:
+def name_of(kernel: str, test: Mapping[str, Any]) -> str:
     """Return the name of a test without one: kernel and shape, or the tests that it selects."""
-    return (
-        Selection.parse(canonical).words
-        if is_selection(canonical)
-        else f"{kernel} {'x'.join(map(str, canonical['shape']))}"
-    )
-
-
-def get(session: Session, key: str) -> StoredTest | None:
-    """Return a test, or None."""
-    row = session.get(TestSpecRow, key)
-    return None if row is None else _spec(row)
-
-
-def list_(
-    session: Session, *, limit: int = 50, cursor: str | None = None, kernel: str | None = None
-) -> Page[StoredTest]:
-    """Return tests in the order of their keys."""
-    query = select(TestSpecRow).order_by(TestSpecRow.key).limit(limit + 1)
-    if cursor is not None:
-        query = query.where(TestSpecRow.key > cursor)
-    if kernel is not None:
-        query = query.where(TestSpecRow.kernel == kernel)
-    return Page.cut([_spec(row) for row in session.scalars(query)], limit, lambda test: test.key)
+    if is_selection(test):
+        return Selection.parse(test).words
+    return f"{kernel} {'x'.join(map(str, test['shape']))}"
 
 
 def suites(session: Session, limit: int = 50) -> list[str]:
     """Return the suites of the newest `limit` selections, in order."""
-    query = select(TestSpecRow.canonical).where(TestSpecRow.kernel == KERNEL)
+    query = select(TestSpecRow.test).where(TestSpecRow.kernel == KERNEL)
     newest = session.scalars(query.order_by(TestSpecRow.created_at.desc()).limit(limit))
     return sorted({str(suite) for test in newest if (suite := test[FIELD].get("suite"))})
 
@@ -202,7 +160,3 @@ def siblings(session: Session, key: str) -> list[str]:
     workload = select(table.workload_key).where(table.key == key).scalar_subquery()
     query = select(table.key).where(table.workload_key == workload, table.key != key)
     return list(session.scalars(query.order_by(table.created_at, table.key)))
-
-
-def _spec(row: TestSpecRow) -> StoredTest:
-    return StoredTest(row.key, row.workload_key, row.kernel, row.canonical, row.created_at)

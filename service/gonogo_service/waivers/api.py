@@ -22,7 +22,7 @@ from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.problems import BadField
 from gonogo_service.kit.resource import Act, Resource
-from gonogo_service.tests import test_specs
+from gonogo_service.tests.model import TestSpecRow
 from gonogo_service.waivers import store
 from gonogo_service.waivers.model import WaiverRow
 from gonogo_service.waivers.noun import WAIVERS, WaiverIn, WaiverState
@@ -90,7 +90,7 @@ def create(act: Act, body: WaiverIn) -> WaiverRow:
         if patterns and all(pattern.startswith("!") for pattern in patterns):
             raise BadField(field, patterns, "only excludes", limit="a pattern without !")
     checked = _checked(act, body.model_dump())
-    if body.test is not None and test_specs.get(act.session, body.test) is None:
+    if body.test is not None and act.session.get(TestSpecRow, body.test) is None:
         reason, limit = "there is no test with this key", "a key of GET /api/v1/tests"
         raise BadField("test", body.test, reason, limit=limit)
     if store.active_count(act.session, now) >= store.MAX_ACTIVE:

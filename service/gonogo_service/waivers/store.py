@@ -14,6 +14,7 @@ from gonogo_service.kit.database.paging import batched
 from gonogo_service.results.model import ResultRow
 from gonogo_service.suites.model import RunJobRow
 from gonogo_service.tests import test_specs
+from gonogo_service.tests.model import TestSpecRow
 from gonogo_service.waivers.model import WaiverRow
 from gonogo_service.waivers.noun import WaiverState
 
@@ -54,7 +55,7 @@ def matching(session: Session, key: str, *conditions: ColumnElement[bool]) -> li
     """
     query = select(WaiverRow).where(WaiverRow.test.is_(None), *conditions)
     waivers = session.scalars(query.order_by(WaiverRow.id.desc()).limit(MAX_WITHOUT_KEY)).all()
-    test = test_specs.get(session, key) if waivers else None
+    test = session.get(TestSpecRow, key) if waivers else None
     if test is None:
         return []
     newest = select(JobRow.id).where(JobRow.test_key == key).order_by(JobRow.id.desc())

@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Response
 from pydantic import Field
 
+from gonogo.cli.kit.noun import Noun
 from gonogo.errors import FieldError
 from gonogo.spec import tolerances
 from gonogo.spec.selections import is_selection
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.tolerances import AnyTolerance
-from gonogo_service.kit import audit
-from gonogo_service.kit.answers import Cursor, Filter, Limit, make_router, require
+from gonogo_service.kit import rows
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.kit.database.paging import Page
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.kit.resource import Act, Resource
 from gonogo_service.kit.strict import Strict
-from gonogo_service.people.context import Ctx, Reader, Submitter
-from gonogo_service.tests import rejudgements as stored
-from gonogo_service.tests import test_specs
-from gonogo_service.tests.rejudgements import Rejudgement
+from gonogo_service.people.context import Ctx, Submitter
+from gonogo_service.tests import rejudgements, test_specs
+from gonogo_service.tests.model import RejudgementRow, TestSpecRow
 
-router = make_router("rejudgements")
+REJUDGEMENT: Any = rows.extended_answer(
+    RejudgementRow,
+    "Rejudgement",
+    without=("id", "owner", "created_at"),
+    id=(str | None, "null unless stored"),
+    owner=str | None,
+    created_at=datetime | None,
+)
+LINE = rows.extended_answer(RejudgementRow, "RejudgementLine", without=("jobs",))
+NOUN = Noun("rejudgements", {}, "a rejudgement", filters={"test": "Only those of this test's key."})
+RESOURCE = Resource(
+    NOUN, RejudgementRow, answer=REJUDGEMENT, line=LINE, where={"test": RejudgementRow.test_key}
+)
+router = RESOURCE.router
 ANY_SIZE = 2**53
 """Nothing runs, so the limit of elements doesn't apply."""
-AUDITED = frozenset({"test_key", "new_test_key", "tolerance", "build", "seeds", "changed"})
+AUDITED = ("test_key", "new_test_key", "tolerance", "build", "seeds", "changed")
 
 
 class RejudgementIn(Strict):
@@ -43,19 +56,20 @@ class RejudgementIn(Strict):
     reason: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
 
 
-@router.post(
+@RESOURCE.router.post(
     "/rejudgements",
-    responses={201: {"model": Rejudgement, "description": "Stored"}},
+    responses={201: {"model": REJUDGEMENT, "description": "Stored"}},
+    response_model=REJUDGEMENT,
     summary="Judge a test's stored seeds again",
 )
-def rejudge(context: Ctx, who: Submitter, body: RejudgementIn, response: Response) -> Rejudgement:
+def rejudge(context: Ctx, who: Submitter, body: RejudgementIn, response: Response) -> Any:
     """Compute the new verdicts for each build and job from stored numbers.
 
     No kernel runs, and no stored verdict changes. A seed whose numbers can't decide is undecided,
     with a reason; a report with such seeds can't be stored.
     """
     with context.reading() as session:
-        spec = test_specs.get(session, body.test)
+        spec = session.get(TestSpecRow, body.test)
         if spec is None:
             raise FieldError(
                 "test",
@@ -64,9 +78,10 @@ def rejudge(context: Ctx, who: Submitter, body: RejudgementIn, response: Respons
                 limit="a key of GET /api/v1/tests",
             )
         declared, requested = _tests(spec.test, body)
-        report = stored.report(session, declared, requested, build=body.build)
+        report = rejudgements.report(session, declared, requested, build=body.build)
+    report.reason = body.reason
     if not body.store:
-        return replace(report, reason=body.reason)
+        return rows.values(REJUDGEMENT, report)
     if report.undecided:
         why = next(iter(report.reasons))
         reason = f"{report.undecided} of {report.seeds} seeds can't be decided: {why}"
@@ -76,42 +91,17 @@ def rejudge(context: Ctx, who: Submitter, body: RejudgementIn, response: Respons
             reason,
             limit="a tolerance that stored numbers decide",
         )
+    report.id, report.owner, report.created_at = new_id(), who.name, utcnow()
     with context.session() as session:
-        rejudgement = stored.add(
-            session, report, requested, owner=who.name, reason=body.reason, now=utcnow()
-        )
-        detail = {name: value for name, value in asdict(report).items() if name in AUDITED}
-        audit.record(
-            session,
-            actor=who.actor,
-            action="rejudgement.stored",
-            subject=str(rejudgement.id),
-            detail=detail,
-        )
-    response.status_code = 201
-    return rejudgement
-
-
-@router.get(
-    "/rejudgements",
-    summary="List rejudgements",
-)
-def list_rejudgements(
-    context: Ctx, _who: Reader, test: Filter = None, limit: Limit = 50, cursor: Cursor = None
-) -> Page[Rejudgement]:
-    """List stored rejudgements without their jobs, newest first; `test` is a test's key."""
-    with context.reading() as session:
-        return stored.list_(session, test=test, limit=limit, cursor=cursor)
-
-
-@router.get(
-    "/rejudgements/{rejudgement_id}",
-    summary="Show a rejudgement",
-)
-def look(context: Ctx, _who: Reader, rejudgement_id: str) -> Rejudgement:
-    """Show a stored rejudgement."""
-    with context.reading() as session:
-        return require(stored.get(session, rejudgement_id), "rejudgement", rejudgement_id)
+        # jobs and pages can name the test with the new tolerance
+        about = requested.key, requested.workload_key, requested.kernel, requested.canonical()
+        test_specs.add(session, *about, now=report.created_at)
+        session.add(report)
+        detail = {name: getattr(report, name) for name in AUDITED}
+        Act(context, session, who).audit("rejudgement.stored", report.id, detail)
+        session.flush()
+        response.status_code = 201
+        return rows.values(REJUDGEMENT, report)
 
 
 def _tests(canonical: dict[str, Any], body: RejudgementIn) -> tuple[TestSpec, TestSpec]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Query
 from sqlalchemy.orm import Session
 
+from gonogo.cli.kit.noun import Noun
 from gonogo.flakiness.attribution import Attribution
 from gonogo.flakiness.grades import Grade
 from gonogo.flakiness.masking import BuildChange
@@ -15,27 +16,31 @@ from gonogo.flakiness.samples import Sample
 from gonogo_service.flags import store as flags
 from gonogo_service.flags.api import FLAG_SUMMARY
 from gonogo_service.flags.evidence_kinds import ReadExtent
+from gonogo_service.kit import rows
 from gonogo_service.kit.answers import (
     MAX_FILTER,
     Cursor,
     Filter,
     Limit,
-    make_router,
     missing,
     require,
 )
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.problems import BadField, Problem
+from gonogo_service.kit.resource import Resource
 from gonogo_service.people.context import Ctx, Reader
 from gonogo_service.tests import assessments, test_specs, trends
 from gonogo_service.tests import samples as stored_samples
 from gonogo_service.tests.assessments import AssessmentSource, BuildHistory, Rates
 from gonogo_service.tests.build_series import Over
-from gonogo_service.tests.test_specs import BuildResults, PastJob, StoredTest
+from gonogo_service.tests.model import TestSpecRow
+from gonogo_service.tests.test_specs import BuildResults, PastJob
 from gonogo_service.tests.trends import METRICS, Trend
 from gonogo_service.tests.variants import PLACE, Variant, jobs_of
 
-router = make_router("tests")
+TEST = rows.extended_answer(TestSpecRow, "StoredTest")
+NOUN = Noun("tests", {}, "a test", key="key", filters={"kernel": "Only those of this kernel."})
+router = Resource(NOUN, TestSpecRow, answer=TEST, has_one=False).router
 MAX_FLAGS = 100
 MAX_VARIANTS = 8
 """Maximum number of graded variants in an answer: those that ran last. Others are only named."""
@@ -66,19 +71,14 @@ class GradedVariant(Rates):
     assessed: AssessmentSource
 
 
-@dataclass(frozen=True)
-class TestHistory(StoredTest):
-    """A test with its variants, builds and flags.
-
-    Each variant has its grade, rates and history per build; the one that ran last comes first.
-    `builds` are the results over all variants, newest build first.
-    """
-
-    variants: list[GradedVariant]
-    more_variants: list[VariantOut]
-    """Not graded in this answer: filter by branch, arch and board"""
-    builds: list[BuildResults]
-    flags: list[FLAG_SUMMARY]
+HISTORY: Any = rows.extended_answer(
+    TestSpecRow,
+    "TestHistory",
+    variants=(list[GradedVariant], "With grade, rates and builds; the one that ran last first"),
+    more_variants=(list[VariantOut], "Not graded here: filter by branch, arch and board"),
+    builds=(list[BuildResults], "Over all variants, the newest build first"),
+    flags=list[FLAG_SUMMARY],
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,27 +157,23 @@ class PlaceQuery:
 Place = Annotated[PlaceQuery, Depends()]
 
 
-@router.get("/tests", summary="List tests")
-def list_tests(
-    context: Ctx, _who: Reader, kernel: Filter = None, limit: Limit = 50, cursor: Cursor = None
-) -> Page[StoredTest]:
-    """List tests in the order of their keys."""
-    with context.reading() as session:
-        return test_specs.list_(session, kernel=kernel, limit=limit, cursor=cursor)
-
-
-@router.get("/tests/{key}", summary="Show a test: grade, rates, history per build")
-def show(context: Ctx, _who: Reader, key: str, place: Place) -> TestHistory:
+@router.get(
+    "/tests/{key}",
+    response_model=HISTORY,
+    summary="Show a test: grade, rates, history per build",
+)
+def show(context: Ctx, _who: Reader, key: str, place: Place) -> Any:
     """Show the variants that ran last, or those that `branch`, `arch` and `board` select.
 
     Rates have Jeffreys' intervals over whole jobs.
     """
     with context.reading() as session:
-        test = require(test_specs.get(session, key), "test", key)
+        test = require(session.get(TestSpecRow, key), "test", key)
         raised = flags.newest(session, test=key, limit=MAX_FLAGS)
         variants = place.variants(session, key)
-        return TestHistory(
-            **vars(test),
+        return rows.values(
+            HISTORY,
+            test,
             variants=[_graded(session, variant) for variant in variants[:MAX_VARIANTS]],
             more_variants=[VariantOut(**variant.place) for variant in variants[MAX_VARIANTS:]],
             builds=test_specs.builds_of(session, key),
