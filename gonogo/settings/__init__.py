@@ -170,8 +170,8 @@ class Settings(BaseSettings):
     ca_file: str | None = Field(
         None,
         description=(
-            "worker: file with the certificates of the authority that signs the service's, where "
-            "it is a lab's own"
+            "file with the certificate of the authority that signs the service's, where it is a "
+            "lab's own; on the server, the codes of `gonogo hosts add` have its fingerprint"
         ),
     )
     builds: str | None = Field(
@@ -477,11 +477,7 @@ class Settings(BaseSettings):
     @classmethod
     def _narrow_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for number, text in enumerate(value, 1):
-            try:
-                fits = ip_network(text).prefixlen > 0
-            except ValueError:
-                fits = False
-            if not fits:
+            if not is_network(text):
                 raise ValueError(
                     f"number {number} is no address or network of a proxy (allowed: such as "
                     "127.0.0.1 or 172.18.0.0/16; neither a name nor all addresses, whose senders "
@@ -549,6 +545,14 @@ class Settings(BaseSettings):
                 "would lose an attempt"
             )
         return self
+
+
+def is_network(text: str) -> bool:
+    """Return whether a text is an address or a network, and not all addresses."""
+    try:
+        return ip_network(text).prefixlen > 0
+    except ValueError:
+        return False
 
 
 def _scheme(url: str) -> str:

@@ -90,6 +90,8 @@ class Edge:
         try:
             response = await self._admit(scope, visit)
             await (response or self.app)(scope, receive, send_with_headers)
+            if visit.method not in SAFE_METHODS and not is_of_host(visit.path) and status < 400:
+                self.context.notifier.notify()  # a change may be work for the background
         except Exception as error:
             problem = refusals.from_exception(error, limit=self.bodies.of(visit.path))
             if problem.status == 500:
@@ -157,13 +159,13 @@ class Edge:
         if bearer is not None:
             scheme, _, text = bearer.partition(" ")
             answer = (
-                await to_thread.run_sync(auth.by_token, self.context, text.strip())
+                await to_thread.run_sync(auth.by_bearer, self.context, text.strip(), visit.client)
                 if scheme.lower() == "bearer"
                 else auth.Refusal("mistyped")
             )
             if isinstance(answer, auth.Refusal):
                 await to_thread.run_sync(self.limits.refused, "token", visit.client, answer)
-                raise principals.unauthorized(answer.words)
+                raise answer.problem
             return answer
         if cookie := visit.cookie():
             principal = await to_thread.run_sync(auth.by_cookie, self.context, cookie)

@@ -43,7 +43,7 @@ def login(
     login = auth.login(context, token)
     if isinstance(login, auth.Refusal):
         limits.refused("login", visit.client, login)
-        return login_page(next_url=_local_path(next), error=login.words, status=401)
+        return login_page(next_url=_local_path(next), error=login.detail, status=401)
     cookie, ends = login
     response = RedirectResponse(_local_path(next), status_code=303)
     life = max(1, int((ends - utcnow()).total_seconds()))

@@ -35,6 +35,12 @@ class NewHost(Strict):
         list[Annotated[str, Field(min_length=1, max_length=200)]],
         Field(min_length=1, max_length=20),
     ] = Field(["*"], description="Patterns of queues: it may run no attempt of another one")
+    addresses: list[str] = Field(
+        [],
+        max_length=50,
+        description="Addresses or networks that it may ask from, as GONOGO_PROXIES has them; "
+        "empty: any",
+    )
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,15 @@ def add_host(context: Ctx, who: Admin, body: NewHost) -> HostAdded:
     A host of this name that exists gets a new token when it joins; its old one is refused then.
     """
     with context.session() as session:
-        issued = store.add(session, context.keys, body.name, body.queues, actor=who.actor)
+        issued = store.add(
+            session,
+            context.keys,
+            body.name,
+            body.queues,
+            addresses=body.addresses,
+            ca_file=context.settings.ca_file,
+            actor=who.actor,
+        )
         assert issued.host.code_expires_at is not None
         return HostAdded(body.name, issued.secret, issued.host.code_expires_at)
 

@@ -73,28 +73,33 @@ class Code(Strict):
 
 
 @router.post("/hosts:join", summary="Exchange a code for the token of a host")
-def join(context: Ctx, request: Request, body: Code) -> Body:
+def join(context: Ctx, request: Request, body: Code) -> forms.HostToken:
     """Return the token, which can't be shown again. The code works once, for ten minutes."""
+    client = request.state.visit.client
     try:
         with context.session() as session:
-            return _issued(context, store.join(session, context.keys, body.code))
+            issued = store.join(session, context.keys, body.code, client=client)
+            return _issued(context, issued)
     except store.BadCode as problem:
-        visit, limits = request.state.visit, request.state.limits
-        limits.rejected_code(visit.client)
+        request.state.limits.rejected_code(client)
         raise unauthorized(str(problem)) from problem
 
 
 @router.post("/hosts/self:rotate", summary="Exchange the token of a host for another")
-def rotate(context: Ctx, host: Host) -> Body:
+def rotate(context: Ctx, host: Host) -> forms.HostToken:
     """Return another token; the one that the request shows works for ten minutes more."""
     with context.session() as session:
         return _issued(context, store.rotate(session, context.keys, host.id))
 
 
-@router.put("/hosts/self", summary="Say what a worker of a host does")
-def heartbeat(context: Ctx, host: Host, body: Json) -> Body:
+@router.put(
+    "/hosts/self",
+    summary="Say what a worker of a host does",
+    openapi_extra=forms.taking(forms.HostHeartbeat),
+)
+def heartbeat(context: Ctx, host: Host, body: Json) -> forms.Orders:
     """Take a worker's heartbeat; answer with the orders for its devices."""
-    forms.check(forms.Heartbeat, body)
+    forms.check(forms.HostHeartbeat, body)
     with _held_against(context, host):
         host.check(body["worker"], "worker")
         by_device: dict[str, list[str]] = {}
@@ -116,7 +121,7 @@ def heartbeat(context: Ctx, host: Host, body: Json) -> Body:
 
 def _beat(
     session: Session, context: Context, host: Sender, body: Body, by_device: dict[str, list[str]]
-) -> tuple[bool, Body]:
+) -> tuple[bool, forms.Orders]:
     now, worker, attempt = utcnow(), body["worker"], body.get("attempt")
     excess = heartbeats.excess(session, host.name, by_device) or workers.make_room(
         session, worker, host=host.name, now=now
@@ -148,10 +153,16 @@ def _beat(
     return changed, _answer(session, context, host, attempt)
 
 
-@router.post("/attempts/{attempt}:claim", summary="Claim an attempt")
+@router.post(
+    "/attempts/{attempt}:claim",
+    summary="Claim an attempt",
+    response_model=None,  # it may have a million pairs, which nobody checks again
+    responses=forms.answering(forms.AttemptWork),
+    openapi_extra=forms.taking(forms.AttemptClaim),
+)
 def claim(context: Ctx, host: Host, attempt: str, body: Json) -> Body:
     """Give an attempt to a worker, and say what it has to run. The same worker may ask again."""
-    forms.check(forms.Claim, body)
+    forms.check(forms.AttemptClaim, body)
 
     def work(session: Session) -> Body:
         place = body["worker"], body["device"]
@@ -163,33 +174,40 @@ def claim(context: Ctx, host: Host, attempt: str, body: Json) -> Body:
 
     with _held_against(context, host):
         message: Body = _twice(context, work)
-    context.notifier.notify()  # its queue has room for another one
+    context.notifier.notify()  # its queue has room for another attempt
     return message
 
 
-@router.put("/attempts/{attempt}/results/{batch}", summary="Store a batch of results")
-def results(context: Ctx, host: Host, attempt: str, batch: int, body: Json) -> Body:
+@router.put(
+    "/attempts/{attempt}/results/{batch}",
+    summary="Store a batch of results",
+    openapi_extra=forms.taking(forms.ResultsBatch),
+)
+def results(context: Ctx, host: Host, attempt: str, batch: int, body: Json) -> forms.Orders:
     """Store the rows and artifacts of a batch, each once; the same batch again changes nothing."""
-    forms.check(forms.Results, body)
+    forms.check(forms.ResultsBatch, body)
     digest = hashlib.sha256(repr(sorted(body.items())).encode()).hexdigest()
 
-    def work(session: Session) -> Body:
+    def work(session: Session) -> forms.Orders:
         batches.store(
             session, attempt, {**body, "batch": batch}, now=utcnow(), sender=host, digest=digest
         )
         return _answer(session, context, host, attempt)
 
     with _held_against(context, host):
-        answer: Body = _twice(context, work)
-    return answer
+        return _twice(context, work)
 
 
-@router.post("/attempts/{attempt}:finish", summary="End an attempt")
-def finish(context: Ctx, host: Host, attempt: str, body: Json) -> Body:
+@router.post(
+    "/attempts/{attempt}:finish",
+    summary="End an attempt",
+    openapi_extra=forms.taking(forms.AttemptEnd),
+)
+def finish(context: Ctx, host: Host, attempt: str, body: Json) -> forms.Orders:
     """Store the end of an attempt; the worker is free again."""
-    forms.check(forms.Finish, body)
+    forms.check(forms.AttemptEnd, body)
 
-    def work(session: Session) -> Body:
+    def work(session: Session) -> forms.Orders:
         now, telemetry = utcnow(), body.get("telemetry")
         done = attempts.finished(session, attempt, body, now=now, sender=host)
         if done is not None and telemetry:
@@ -197,18 +215,22 @@ def finish(context: Ctx, host: Host, attempt: str, body: Json) -> Body:
         return _answer(session, context, host, attempt)
 
     with _held_against(context, host):
-        answer: Body = _twice(context, work)
+        answer = _twice(context, work)
     context.notifier.notify()
     return answer
 
 
-@router.post("/hosts/self/health", summary="Report the health of a device")
-def health(context: Ctx, host: Host, body: Json) -> Body:
+@router.post(
+    "/hosts/self/health",
+    summary="Report the health of a device",
+    openapi_extra=forms.taking(forms.HealthReport),
+)
+def health(context: Ctx, host: Host, body: Json) -> forms.Orders:
     """Store a device's health and its canary's bits, and compare them with other devices' bits."""
-    forms.check(forms.Health, body)
+    forms.check(forms.HealthReport, body)
     device, proof = body["device"], body.get("evidence") or {}
 
-    def work(session: Session) -> tuple[goldens.ReportOutcome, Body]:
+    def work(session: Session) -> tuple[goldens.ReportOutcome, forms.Orders]:
         kind = heartbeats.kind_of(session, device)
         if kind is None:  # before anything of it is stored
             raise BadField("device", device[:200], "no heartbeat has announced it")
@@ -232,25 +254,24 @@ def health(context: Ctx, host: Host, body: Json) -> Body:
     return answer
 
 
-def _answer(session: Session, context: Context, host: Sender, attempt: str | None) -> Body:
+def _answer(session: Session, context: Context, host: Sender, attempt: str | None) -> forms.Orders:
     """Return what every answer says: whether to stop, and the orders for the host's devices."""
-    orders = devices.orders(session, host=host.name)
-    return {
-        "canceled": attempts.is_canceled(session, attempt),
-        "orders": orders,
-        "lease_s": context.settings.heartbeat_timeout_s,
-    }
+    return forms.Orders(
+        canceled=attempts.is_canceled(session, attempt),
+        orders=devices.orders(session, host=host.name),
+        lease_s=context.settings.heartbeat_timeout_s,
+    )
 
 
-def _issued(context: Context, issued: store.Issued) -> Body:
+def _issued(context: Context, issued: store.Issued) -> forms.HostToken:
     ends = issued.host.token_expires_at
     assert ends is not None
-    return {
-        "host": issued.host.name,
-        "token": issued.secret,
-        "expires_at": ends.isoformat(),
-        "heartbeat_s": context.settings.heartbeat_s,
-    }
+    return forms.HostToken(
+        host=issued.host.name,
+        token=issued.secret,
+        expires_at=ends,
+        heartbeat_s=context.settings.heartbeat_s,
+    )
 
 
 @contextmanager

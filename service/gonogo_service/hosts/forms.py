@@ -1,4 +1,7 @@
-"""The forms of what device hosts send: a host may send anything, and shared pages show it."""
+"""The forms of what device hosts send and get: a host may send anything, and shared pages show it.
+
+Requests are checked by these models and stay dicts: a batch has thousands of rows.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,14 @@ import io
 import json
 import zlib
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
+from gonogo.spec.verdicts import Explanation, Verdict
+from gonogo_service.gauges.model import GaugePart
 from gonogo_service.jobs.artifact_contents import (
     CONTENTS,
     Count,
@@ -21,6 +28,7 @@ from gonogo_service.jobs.artifact_contents import (
     plain_json,
     stored_text,
 )
+from gonogo_service.kit.database.records import Documented, schema_of
 from gonogo_service.kit.problems import BadField, Problem
 
 MAX_BYTES = 32 * 2**20
@@ -34,7 +42,7 @@ Text = str
 Label = Annotated[str, Field(max_length=300)]
 
 
-class Device(BaseModel, strict=True):
+class DeviceFacts(BaseModel, strict=True):
     """The facts of a device that are stored."""
 
     device: Label
@@ -52,7 +60,7 @@ class Device(BaseModel, strict=True):
     firmware: dict[Label, Text | int | float | None] | None = Field(None, max_length=64)
 
 
-class Heartbeat(BaseModel, strict=True):
+class HostHeartbeat(BaseModel, strict=True):
     """The status that a worker reports every few seconds."""
 
     worker: Label
@@ -64,17 +72,17 @@ class Heartbeat(BaseModel, strict=True):
     seed: int | None = Field(None, ge=0, le=2**53)
     stage: Label | None = None
     queues: list[Label] = Field([], max_length=256)
-    devices: list[Device] = Field([], max_length=MAX_DEVICES)
+    devices: list[DeviceFacts] = Field([], max_length=MAX_DEVICES)
 
 
-class Claim(BaseModel, strict=True):
+class AttemptClaim(BaseModel, strict=True):
     """Who claims an attempt."""
 
     worker: Name
     device: Name
 
 
-class _Artifact(BaseModel, strict=True):
+class SentArtifact(BaseModel, strict=True):
     """An artifact; the content of a kind that nobody shows is plain JSON."""
 
     kind: Annotated[str, Field(min_length=1, max_length=64), AfterValidator(stored_text)]
@@ -93,13 +101,50 @@ class _Artifact(BaseModel, strict=True):
         return self
 
 
-class Results(BaseModel, strict=True):
-    """A batch of results, without its rows: gonogo_service.results.batch reads these."""
+class SentSeed(BaseModel):
+    """The result of a (seed, repeat)."""
 
-    artifacts: list[_Artifact] | None = Field(None, max_length=MAX_ARTIFACTS)
+    seed: int
+    repeat: int
+    verdict: Verdict
+    explanation: Explanation | None = None
+    message: str | None = None
+    arithmetic: str | None = None
+    judge: str | None = None
+    device: str | None = None
+    host_run: str | None = None
+    position: int | None = None
+    duration_ms: float | None = None
+    outputs: dict[str, dict[str, Any]] = Field({}, description="Output -> its statistics")
 
 
-class Finish(BaseModel, strict=True):
+class SentOutput(BaseModel):
+    """An output of several seeds."""
+
+    name: str
+    statistics: list[str]
+    fields: list[tuple[str, str | None]] = Field(description="Statistic, and member of it")
+    numbers: str = Field(description="Base64 of a little-endian float64 per seed and field")
+    same: dict[str, Any] = Field(description="Statistics that are alike in all seeds")
+    different: dict[str, list[Any]] = Field(description="Statistics with a value per seed")
+
+
+class SentColumns(BaseModel):
+    """The outputs of kernels, of the rows at these places of the batch."""
+
+    rows: list[int]
+    outputs: list[SentOutput]
+
+
+class ResultsBatch(BaseModel, strict=True):
+    """A batch of results. gonogo_service.results.batch checks its rows and columns."""
+
+    rows: Annotated[Any, Documented(list[SentSeed])] = ()
+    columns: Annotated[Any, Documented(list[SentColumns])] = ()
+    artifacts: list[SentArtifact] | None = Field(None, max_length=MAX_ARTIFACTS)
+
+
+class AttemptEnd(BaseModel, strict=True):
     """The end of an attempt. Its texts are cut and cleaned where they are stored."""
 
     outcome: Name | None = None
@@ -116,7 +161,7 @@ class Finish(BaseModel, strict=True):
         return self
 
 
-class _Evidence(Form):
+class HealthEvidence(Form):
     """The evidence of a report on a device's health."""
 
     executor: Name | None = None
@@ -124,14 +169,97 @@ class _Evidence(Form):
     digests: dict[Name, Name] | None = None
 
 
-class Health(BaseModel, strict=True):
+class HealthReport(BaseModel, strict=True):
     """A report on a device's health."""
 
     device: Name
     worker: Name
     health: Name
     reason: str | None = None
-    evidence: _Evidence | None = None
+    evidence: HealthEvidence | None = None
+
+
+class OtherBuild(BaseModel):
+    """The build that a job's build is compared with."""
+
+    build: str
+    arithmetic: str | None
+    outputs: list[str] | None
+
+
+class RequestedArtifacts(BaseModel):
+    """Whether the first seed gets artifacts, and how many of the worst."""
+
+    first: bool
+    worst: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberedPart(GaugePart):
+    """A part of a gauge; the pairs of the work name its number."""
+
+    number: int
+
+
+class PartsOfGauge(BaseModel):
+    """The parts of a gauge that this attempt runs."""
+
+    parts: list[NumberedPart]
+
+
+class AttemptWork(BaseModel):
+    """What a worker has to run."""
+
+    attempt: str
+    chunk: str
+    job: str
+    test: dict[str, Any]
+    work: list[tuple[int, int]] = Field(description="Pairs of seed and repeat")
+    build: str
+    target: dict[str, str]
+    context: str | dict[str, Any]
+    arithmetic: str | None
+    outputs: list[str] | None
+    reference: OtherBuild | None
+    artifacts: RequestedArtifacts
+    gauge: PartsOfGauge | None
+    seed_deadline_s: float
+    first_seed_deadline_s: float
+
+
+class DeviceOrder(BaseModel):
+    """What a device has to do, and how many canaries were requested."""
+
+    order: Literal["work", "drain", "maintenance"]
+    asked: int
+
+
+class Orders(BaseModel):
+    """The answer to what a host says: whether to stop, and the orders for its devices."""
+
+    canceled: bool
+    orders: dict[str, DeviceOrder]
+    lease_s: float
+
+
+class HostToken(BaseModel):
+    """The token of a host, which can't be shown again."""
+
+    host: str
+    token: str
+    expires_at: datetime
+    heartbeat_s: float
+
+
+def taking(form: type[BaseModel]) -> dict[str, Any]:
+    """Return what OpenAPI says of a body, which FastAPI itself doesn't read."""
+    content = {"application/json": {"schema": schema_of(form)}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def answering(form: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+    """Return what OpenAPI says of an answer that is no model."""
+    return {200: {"content": {"application/json": {"schema": schema_of(form)}}}}
 
 
 def check(form: type[BaseModel], body: Mapping[str, Any]) -> None:

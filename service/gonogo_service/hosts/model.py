@@ -36,6 +36,9 @@ class HostRow(Base):
     queues: Mapped[list[str]] = mapped_column(
         doc="Patterns of the queues whose attempts it may run"
     )
+    addresses: Mapped[list[str]] = mapped_column(
+        default=list, doc="Addresses and networks that it may ask from; empty: any"
+    )
     created_at: Mapped[datetime] = mapped_column(info=INTERNAL)
     joined_at: Mapped[datetime | None]
     token_expires_at: Mapped[datetime | None]

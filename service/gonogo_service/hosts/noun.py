@@ -9,6 +9,7 @@ HOSTS = Noun(
     {
         "host": "name",
         "queues": "queues",
+        "addresses": "addresses",
         "state": "state",
         "heard": "heard_at",
         "clock ahead, s": "clock_skew_s",

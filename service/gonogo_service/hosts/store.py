@@ -12,12 +12,14 @@ from typing import Final
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
+from gonogo.settings import is_network
 from gonogo_service.hosts.model import HostRow
-from gonogo_service.kit import audit
+from gonogo_service.kit import audit, networks
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.principals import Keys
-from gonogo_service.kit.problems import BadField
+from gonogo_service.kit.problems import BadField, Problem
+from gonogo_workers.server import authority
 
 ANY: Final = ("*",)
 """The patterns of a host that may run attempts of every queue."""
@@ -46,40 +48,73 @@ class Issued:
 
 
 def add(
-    session: Session, keys: Keys, name: str, queues: Sequence[str] = ANY, *, actor: str
+    session: Session,
+    keys: Keys,
+    name: str,
+    queues: Sequence[str] = ANY,
+    *,
+    actor: str,
+    addresses: Sequence[str] = (),
+    ca_file: str | None = None,
 ) -> Issued:
     """Add a host, or let a known one join again; return it with its code.
 
-    `queues` are patterns of the queues whose attempts it may run. A known host's token works until
-    it joins. Raises BadField for a bad name.
+    `queues` are patterns of the queues whose attempts it may run, `addresses` the networks that it
+    may ask from (empty: any). The code says which authority has signed the service's certificate,
+    where `ca_file` has its own. A known host's token works until it joins. Raises FieldError or
+    BadField.
     """
     if not NAME.fullmatch(name):
         raise BadField("name", name, "can't be a host's name", limit=NAME_IN_WORDS)
+    for address in addresses:
+        if not is_network(address):
+            limit = "such as 192.0.2.7 or 10.1.0.0/16; not all addresses"
+            raise BadField("addresses", address, "is no address or network", limit=limit)
     now, code = utcnow(), CODE_PREFIX + secrets.token_urlsafe(24)
+    if ca_file is not None:
+        code += authority.SEPARATOR + authority.fingerprints(ca_file)[0]
     row = get(session, name)
     if row is None:
         row = HostRow(id=new_id(), name=name, created_at=now)
         session.add(row)
-    row.queues, row.revoked_at = list(queues), None
+    row.queues, row.addresses, row.revoked_at = list(queues), list(addresses), None
     row.code_hash, row.code_expires_at = keys.digest("host code", code), now + CODE_LIFE
     session.flush()
-    detail = {"queues": list(queues)}
+    detail = {"queues": row.queues, "addresses": row.addresses}
     audit.record(session, actor=actor, action="host.added", subject=name, detail=detail)
     return Issued(row, code)
 
 
-def join(session: Session, keys: Keys, code: str) -> Issued:
-    """Exchange a code for a token. Raises BadCode; a code works once."""
+def join(session: Session, keys: Keys, code: str, *, client: str | None = None) -> Issued:
+    """Exchange a code for a token. Raises BadCode; a code works once.
+
+    client: the address that asks. Raises Problem 403 where the host may not ask from there.
+    """
     now = utcnow()
     known = HostRow.code_hash == keys.digest("host code", code)
     row = session.scalar(select(HostRow).where(known).with_for_update())
     if row is None or row.code_expires_at is None or row.code_expires_at <= now:
         raise BadCode("this code was used, has expired, or is wrong: `gonogo hosts add` makes one")
+    if client is not None and not may_ask(row, client):
+        raise Problem(403, elsewhere(row.name, client), slug="address")
     row.code_hash = row.code_expires_at = row.old_token_hash = None
     row.joined_at = now
     issued = _give_token(row, keys, now)
     audit.record(session, actor=f"host:{row.name}", action="host.joined", subject=row.name)
     return issued
+
+
+def may_ask(host: HostRow, client: str) -> bool:
+    """Return whether a host may ask from an address."""
+    return not host.addresses or networks.is_within(client, host.addresses)
+
+
+def elsewhere(name: str, client: str) -> str:
+    """Return what to say where a host asks from an address that isn't its own."""
+    return (
+        f"The host {name!r} may ask from its own addresses only, and {client[:100] or 'this'} is "
+        "none of them (gonogo hosts show; behind a proxy, GONOGO_PROXIES)."
+    )
 
 
 def rotate(session: Session, keys: Keys, host_id: str) -> Issued:

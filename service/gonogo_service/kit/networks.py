@@ -1,4 +1,4 @@
-"""The network of a sender's address, by which failures count, and the networks of proxies."""
+"""The network of a sender's address, by which failures count; those of proxies and of hosts."""
 
 from __future__ import annotations
 
@@ -23,6 +23,16 @@ def network_of(client: str) -> str:
             return str(address.ipv4_mapped)
         return str(ipaddress.ip_network((int(address), IPV6_NETWORK), strict=False))
     return str(address)
+
+
+def is_within(client: str, networks: Iterable[str]) -> bool:
+    """Return whether an address is in one of the networks; one of IPv4 also as IPv6 writes it."""
+    try:
+        address = ipaddress.ip_address(client)
+    except ValueError:
+        return False
+    address = getattr(address, "ipv4_mapped", None) or address
+    return any(address in ipaddress.ip_network(network) for network in networks)
 
 
 def of_proxies(names: Iterable[str]) -> list[str]:

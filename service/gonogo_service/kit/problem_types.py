@@ -24,6 +24,7 @@ class ProblemType:
 PROBLEM_TYPES = {
     row.name: row
     for row in (
+        ProblemType("address", (403,), "a host asks from an address that it isn't bound to"),
         ProblemType("attempt-over", (410,), "the attempt has ended, or its job was canceled"),
         ProblemType("bad-request", (400,), "the address or the body can't be read"),
         ProblemType("body-too-large", (413,), "the body is larger than its address allows"),

@@ -25,7 +25,8 @@ from gonogo.settings import Settings
 from gonogo_service.hosts import store as hosts
 from gonogo_service.kit import audit
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.kit.principals import Keys, Principal
+from gonogo_service.kit.principals import Keys, Principal, unauthorized
+from gonogo_service.kit.problems import Problem
 from gonogo_service.people import store as tokens
 from gonogo_service.people.model import SessionRow, TokenRow
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "gng_"
 SESSION_LIFE: Final = timedelta(hours=12)
+EXPIRED: Final = "This token has expired. An admin makes another: gonogo tokens rotate, or create"
 _DIGITS: Final = string.digits + string.ascii_letters
 _ID_LENGTH, _SECRET_LENGTH, _CHECK_LENGTH = 8, 32, 6
 
@@ -78,22 +80,22 @@ class Refusal:
     """The reason why a text is no valid token."""
 
     reason: str
-    """mistyped, unknown, revoked or expired"""
+    """mistyped, unknown, revoked, expired or elsewhere"""
     prefix: str = ""
-    """The prefix of a token that gave access once; "" for any other text."""
+    """The prefix of a token that gave access once, or its host; "" for any other text."""
+    detail: str = "This token is not valid: mistyped, unknown or revoked."
+    """The sentence for who sent it."""
 
     @property
-    def words(self) -> str:
-        """Return the sentence for who sent it."""
-        if self.reason == "expired":
-            return "This token has expired. An admin makes another: gonogo tokens rotate, or create"
-        return "This token is not valid: mistyped, unknown or revoked."
+    def problem(self) -> Problem:
+        """Return the answer to who sent it."""
+        if self.reason == "elsewhere":
+            return Problem(403, self.detail, slug="address")
+        return unauthorized(self.detail)
 
 
 def by_token(context: Context, text: str) -> Principal | Refusal:
     """Return the principal of a token, or why it has none."""
-    if text.startswith(hosts.TOKEN_PREFIX):
-        return by_host_token(context, text)
     if not well_formed(text):
         return Refusal("mistyped")
     with context.reading() as session:
@@ -101,17 +103,23 @@ def by_token(context: Context, text: str) -> Principal | Refusal:
     if token is None:
         return Refusal("unknown")
     if not token.valid(utcnow()):
-        return Refusal("revoked" if token.revoked_at is not None else "expired", token.prefix)
+        if token.revoked_at is not None:
+            return Refusal("revoked", token.prefix)
+        return Refusal("expired", token.prefix, EXPIRED)
     _touch(context, token)
     return _principal("token", token, token.id)
 
 
-def by_host_token(context: Context, text: str) -> Principal | Refusal:
-    """Return the host of a token, or why there is none."""
+def by_bearer(context: Context, text: str, client: str) -> Principal | Refusal:
+    """Return the principal of a token or of a host's, or why it has none. `client` sent it."""
+    if not text.startswith(hosts.TOKEN_PREFIX):
+        return by_token(context, text)
     with context.reading() as session:
         host = hosts.by_token(session, context.keys, text)
     if host is None:
         return Refusal("unknown")
+    if not hosts.may_ask(host, client):
+        return Refusal("elsewhere", f"host:{host.name}", hosts.elsewhere(host.name, client))
     return Principal("host", host.id, host.name, frozenset(), queues=tuple(host.queues))
 
 

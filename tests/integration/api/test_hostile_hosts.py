@@ -223,6 +223,49 @@ def test_a_code_works_once_and_for_ten_minutes(door: Door) -> None:
     assert "hash" not in shown
 
 
+def test_a_host_that_is_bound_to_addresses_asks_from_nowhere_else(door: Door) -> None:
+    context, networks = door.api.context, ["192.0.2.0/24", "2001:db8::7"]
+    with context.session() as session:
+        code = hosts.add(session, context.keys, HOST, addresses=networks, actor="me").secret
+    join, token = {"code": code}, door.tokens[HOST]
+    statuses = {}
+    for address in ("198.51.100.1", "not-an-address", "192.0.2.7", "::ffff:192.0.2.9"):
+        visitor = door.api.visitor((address, 1))
+        answer = visitor.post("/api/v1/hosts:join", json=join)
+        if answer.status_code == 200:
+            token = answer.json()["token"]
+        bearer = {"Authorization": f"Bearer {token}"}
+        heard = visitor.put("/api/v1/hosts/self", json=beat(), headers=bearer)
+        statuses[address] = answer.status_code, heard.status_code
+    # the code works once
+    assert statuses == {
+        "198.51.100.1": (403, 403),
+        "not-an-address": (403, 403),
+        "192.0.2.7": (200, 200),
+        "::ffff:192.0.2.9": (401, 200),
+    }
+    answer = door.api.visitor(("198.51.100.1", 1)).post("/api/v1/hosts:join", json=join)
+    assert answer.status_code == 401
+    problem = door.api.visitor(("198.51.100.1", 1)).put(
+        "/api/v1/hosts/self", json=beat(), headers=bearer
+    )
+    assert problem.json()["type"] == "urn:gonogo:problem:address"
+    assert "'host-1' may ask from its own addresses only, and 198.51" in problem.json()["detail"]
+    assert door.api.get(f"/hosts/{HOST}")["addresses"] == networks
+    with context.reading() as session:
+        (first, *_) = audit_log.entries(session, action="token.refused", subject=f"host:{HOST}")
+    assert first.detail["reason"] == "elsewhere"
+    for wrong in ("lab.example.org", "0.0.0.0/0", "10.0.0.1/8", ""):
+        body = {"name": "lab-2", "addresses": [wrong]}
+        answer = door.api.client.post("/api/v1/hosts:add", json=body)
+        assert (answer.status_code, answer.json()["field"]) == (422, "addresses")
+
+
+def test_a_login_takes_no_token_of_a_host(door: Door) -> None:
+    answer = door.api.visitor().post("/login", data={"token": door.tokens[HOST]})
+    assert answer.status_code == 401
+
+
 def test_a_rotated_token_works_for_ten_minutes_and_a_revoked_one_not_at_all(door: Door) -> None:
     old = door.tokens[HOST]
     status, answer = door.ask("POST", "/hosts/self:rotate", {})
@@ -570,6 +613,6 @@ def test_other_content_for_a_batch_or_a_seed_that_is_stored_is_flagged(door: Doo
         host = hosts.get(session, HOST)
         assert session.get_one(AttemptRow, attempt).host == HOST
     assert stored is not None
-    assert stored["verdict"] == "pass"
+    assert stored.verdict == "pass"
     assert host is not None
     assert "seed 0" in str(host.flag_reason)

@@ -28,6 +28,12 @@ def add(
         help="Pattern of queues, such as 'ttnn.wormhole.*': the host may run no attempt of "
         "another one; repeatable; default: any.",
     ),
+    address: list[str] = typer.Option(
+        [],
+        "--address",
+        help="Address or network, such as 10.1.0.0/16, that the host may ask from; repeatable; "
+        "default: any.",
+    ),
     as_json: bool = JSON,
 ) -> None:
     """Make a one-time code for a new host, or for one that has lost its token, and print it.
@@ -37,10 +43,10 @@ def add(
     config = gonogo.settings.load()
     if config.url is not None and config.database_url is None:
         with Client() as client:
-            body = {"name": name, "queues": queue}
+            body = {"name": name, "queues": queue, "addresses": address}
             added: dict[str, Any] = client.call("POST", "/hosts:add", body=body)
     else:
-        added = _beside_the_database(name, queue)
+        added = _beside_the_database(name, queue, address)
     if as_json:
         show.print_json(added)
     else:
@@ -57,12 +63,15 @@ def join(
 ) -> None:
     """Join a service with a one-time code.
 
-    This host's token goes into host.json in GONOGO_VAR_DIR, for the current user only.
+    This host's token goes into host.json in GONOGO_VAR_DIR, for the current user only. Where the
+    code names a lab's own authority, GONOGO_CA_FILE must be that one's.
     """
+    from gonogo_workers.server import authority
     from gonogo_workers.server.host_file import Host, checked_url
 
     address = checked_url(url)
     text = input() if code == "-" else code
+    authority.check(text, gonogo.settings.load().ca_file)
     answer = _request(None, address, "/hosts:join", {"code": text})
     host = Host(address, str(answer["host"]), str(answer["token"]))
     _save(host, answer, "joined", as_json)
@@ -117,7 +126,7 @@ def _save(host: Any, answer: dict[str, Any], done: str, as_json: bool) -> None:
         print(f"{done} as {host.name}; its token is in {path} and ends {cells.words(ends)}")
 
 
-def _beside_the_database(name: str, queues: list[str]) -> dict[str, Any]:
+def _beside_the_database(name: str, queues: list[str], addresses: list[str]) -> dict[str, Any]:
     from gonogo_service.cli.operate.database import engine
     from gonogo_service.hosts import store
     from gonogo_service.kit.database.engine import session
@@ -126,7 +135,15 @@ def _beside_the_database(name: str, queues: list[str]) -> dict[str, Any]:
 
     with engine() as database, session(database) as transaction:
         try:
-            issued = store.add(transaction, own_keys(), name, queues, actor="command line")
+            issued = store.add(
+                transaction,
+                own_keys(),
+                name,
+                queues,
+                addresses=addresses,
+                ca_file=gonogo.settings.load().ca_file,
+                actor="command line",
+            )
         except (Problem, ValueError) as problem:
             raise JobError(str(problem)) from problem
         ends = issued.host.code_expires_at

@@ -1,0 +1,54 @@
+"""`gonogo hosts add` and `join`: a code names the authority that signed the certificate."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from api import on_port
+from gonogo import settings as configuration
+from gonogo.cli.app import main
+from tls_hop import Authority, hop
+
+
+def test_a_host_joins_only_where_it_believes_the_authority_that_the_code_names(
+    tmp_path: Path,
+    lite_database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("ours", "another", "host"):
+        (tmp_path / name).mkdir()
+    ours, another = Authority(tmp_path / "ours"), Authority(tmp_path / "another")
+
+    def gonogo(*words: str, **settings: str) -> tuple[int, str, str]:
+        for name in ("ca_file", "url"):
+            monkeypatch.delenv(f"GONOGO_{name.upper()}", raising=False)
+        for name, value in settings.items():
+            monkeypatch.setenv(f"GONOGO_{name.upper()}", value)
+        configuration.load.cache_clear()
+        monkeypatch.setattr(sys, "argv", ["gonogo", "hosts", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, error = capsys.readouterr()
+        return int(ended.value.code or 0), out, error
+
+    monkeypatch.setenv("GONOGO_VAR_DIR", str(tmp_path / "host"))
+    with (
+        on_port(lite_database_url, ca_file=str(ours.file)) as (client, _),
+        hop(client.base_url.port or 0, ours.issue("localhost")) as port,
+    ):
+        code, printed, _ = gonogo(
+            "add", "lab-1", "--address", "127.0.0.1", url=str(client.base_url)
+        )
+        assert code == 0
+        join = ("join", f"https://localhost:{port}", printed.strip())
+        assert "GONOGO_CA_FILE: is needed" in gonogo(*join)[2]
+        assert "is of another authority" in gonogo(*join, ca_file=str(another.file))[2]
+        assert "has no certificate" in gonogo(*join, ca_file=str(Path(__file__)))[2]
+        assert not (tmp_path / "host" / "host.json").exists()
+        assert gonogo(*join, ca_file=str(ours.file))[0] == 0
+        assert json.loads((tmp_path / "host" / "host.json").read_text())["name"] == "lab-1"
