@@ -42,10 +42,10 @@ class Dispatcher:
     def run_once(self) -> int:
         """Run one pass; return how many workers were woken. Raises the AWAY errors."""
         context, now = self._context, utcnow()
-        due = context.reading(lambda session: outbox.due(session, now=now, topics=TOPICS))
-        chosen, unclaimed, live = context.reading(lambda session: _choose(session, context, now))
-        if due or chosen:
-            message_ids = [message.id for message in due]
+        message_ids, chosen, unclaimed, live = context.reading(
+            lambda session: _choose(session, context, now)
+        )
+        if message_ids or chosen:
             unclaimed = context.session(lambda session: _write(session, chosen, message_ids, now))
         return self._wake(unclaimed, live)
 
@@ -81,10 +81,11 @@ class Dispatcher:
 def wait(context: BackgroundContext) -> None:
     """Sleep until a notification arrives, or for the poll interval.
 
-    One pass serves all notifications that arrived before it.
+    One pass serves all notifications that arrived before it. A notification wakes the other roles.
     """
     try:
-        context.redis.blpop([DISPATCH_NOTIFICATION_KEY], timeout=context.settings.poll_s)
+        if context.redis.blpop([DISPATCH_NOTIFICATION_KEY], timeout=context.settings.poll_s):
+            context.wake()
     except BROKER_AWAY:
         context.stop.wait(context.settings.poll_s)
 
@@ -117,17 +118,18 @@ def choose(session: Session, waiting: Iterable[str], live: Mapping[str, int]) ->
 
 def _choose(
     session: Session, context: BackgroundContext, now: datetime
-) -> tuple[list[chunks.Place], list[Unclaimed], Mapping[str, int]]:
-    """Return (chunks to dispatch, unclaimed attempts, live workers per queue).
+) -> tuple[list[str], list[chunks.Place], list[Unclaimed], Mapping[str, int]]:
+    """Return (due messages, chunks to dispatch, unclaimed attempts, live workers per queue).
 
     The workers are counted only when chunks wait.
     """
+    due = [message.id for message in outbox.due(session, now=now, topics=TOPICS)]
     live: Mapping[str, int] = {}
     waiting = chunks.waiting(session)
     if waiting:
         live = workers.live(session, now=now, timeout_s=context.settings.heartbeat_timeout_s)
     chosen = choose(session, waiting, live)
-    return chosen, dispatching.unclaimed(session), live
+    return due, chosen, dispatching.unclaimed(session), live
 
 
 def _write(

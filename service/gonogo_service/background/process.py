@@ -88,6 +88,7 @@ class Background:
         # this one, which a wait without an end would keep from it
         while not context.stop.wait(SIGNALS_S):
             pass
+        context.wake()
         for role in self.roles:
             role.join(STOP_S)
         try:

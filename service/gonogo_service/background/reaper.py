@@ -6,6 +6,9 @@ import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
+from typing import NamedTuple
+
+from sqlalchemy.orm import Session
 
 from gonogo_service.background import sickness
 from gonogo_service.ci import incoming
@@ -50,19 +53,20 @@ class Reaper:
         """Run one pass. Raises the AWAY errors."""
         context, now, tick = self.context, utcnow(), time.monotonic()
         timeout_s = context.settings.heartbeat_timeout_s
-        if not context.reading(lambda session: leases.holders(session, presence.API)):
+        before = now - timedelta(seconds=timeout_s)
+        seen = context.reading(partial(_look, now=now, before=before, timeout_s=timeout_s))
+        if not seen.has_api:
             self.api_since = None
         elif self.api_since is None:
             self.api_since = tick
         if self.api_since is not None and tick - self.api_since >= timeout_s:
-            before = now - timedelta(seconds=timeout_s)
-            self._silent(AttemptState.running, f"no heartbeat for {timeout_s:g} s", before)
-            self._silent(AttemptState.reported, "some of its results never arrived", before)
+            for attempt, why in seen.silent:
+                self._mark_lost(attempt, why, before)
             if tick - self._checked_devices_at >= timeout_s:
                 if context.reading(partial(heartbeats.silent, now=now, timeout_s=timeout_s)):
                     context.session(partial(heartbeats.went_offline, now=now, timeout_s=timeout_s))
                 self._checked_devices_at = tick
-        self._deadlines(now)
+        self._deadlines(seen, now)
         if tick - self._suspected_at >= SUSPECT_EVERY_S:
             sickness.run_once(context, now)
             self._suspected_at = tick
@@ -70,36 +74,22 @@ class Reaper:
             self._sweep(now)
             self._swept_at = tick
 
-    def _silent(self, state: AttemptState, why: str, before: datetime) -> None:
-        context = self.context
-        for silent in context.reading(
-            lambda session: attempts.silent_attempts(session, state, before=before)
-        ):
-            self._mark_lost(silent.id, why, before)
-
     def _mark_lost(self, attempt: str, why: str, before: datetime) -> None:
-        if (
-            self.context.session(
-                lambda session: attempts.mark_lost(
-                    session, attempt, why, before=before, now=utcnow()
-                )
-            )
-            is not None
-        ):
+        mark = partial(
+            attempts.mark_lost, attempt_id=attempt, reason=why, before=before, now=utcnow()
+        )
+        if self.context.session(mark) is not None:
             log.warning("attempt lost", attempt=attempt, reason=why)
             self.context.notify()
 
-    def _deadlines(self, now: datetime) -> None:
-        context, timeout_s = self.context, self.context.settings.heartbeat_timeout_s
-        live = context.reading(partial(workers.live, now=now, timeout_s=timeout_s))
-        served = [queue for queue, count in live.items() if count]
-        if context.reading(partial(queues.unexplained, served=served)):
-            context.session(partial(queues.explain, served=served, now=now))
-        for job in context.reading(partial(queues.expired, served=served, now=now)):
+    def _deadlines(self, seen: _Seen, now: datetime) -> None:
+        context = self.context
+        if seen.unexplained:
+            context.session(partial(queues.explain, served=seen.served, now=now))
+        for job in seen.expired:
             if context.session(partial(queues.expire, job_id=job, now=now)):
                 log.warning("job failed at its queue deadline", job=job)
-        before = now - timedelta(seconds=CANCEL_TIMEOUTS * timeout_s)
-        for job in context.reading(partial(queues.overdue_cancels, before=before)):
+        for job in seen.overdue_cancels:
             if context.session(partial(queues.close_unresponsive, job_id=job, now=now)):
                 log.warning("job canceled without an answer from its workers", job=job)
 
@@ -109,6 +99,41 @@ class Reaper:
         context.session(goldens.forget)
         for forget in _FORGET:
             context.session(partial(forget, now=now))
+
+
+class _Seen(NamedTuple):
+    """What a pass finds; hardly ever anything."""
+
+    has_api: bool
+    silent: list[tuple[str, str]]
+    """Attempts, and why they are lost"""
+    served: list[str]
+    """Queues with a live worker"""
+    unexplained: list[str]
+    expired: list[str]
+    overdue_cancels: list[str]
+
+
+def _look(session: Session, *, now: datetime, before: datetime, timeout_s: float) -> _Seen:
+    live = workers.live(session, now=now, timeout_s=timeout_s)
+    served = [queue for queue, count in live.items() if count]
+    reasons = {
+        AttemptState.running: f"no heartbeat for {timeout_s:g} s",
+        AttemptState.reported: "some of its results never arrived",
+    }
+    asked = now - timedelta(seconds=CANCEL_TIMEOUTS * timeout_s)
+    return _Seen(
+        bool(leases.holders(session, presence.API)),
+        [
+            (attempt.id, why)
+            for state, why in reasons.items()
+            for attempt in attempts.silent_attempts(session, state, before=before)
+        ],
+        served,
+        queues.unexplained(session, served),
+        queues.expired(session, served, now=now),
+        queues.overdue_cancels(session, before=asked),
+    )
 
 
 _FORGET: tuple[Callable[..., object], ...] = (

@@ -9,7 +9,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 
 from sqlalchemy.orm import Session
 
@@ -17,15 +16,19 @@ from gonogo_service.kit.background_context import AWAY, BackgroundContext, first
 from gonogo_service.kit.outbox import leases
 from gonogo_service.kit.outbox.leases import LEASE_S, RENEW_S
 
+IDLE_POLLS = 4
+"""An idle role leaves out so many polls: what happens wakes it, and only time passes without."""
+
 
 class Role(threading.Thread):
     """Calls `work` repeatedly while it holds the lease.
 
-    `pause` waits between two passes, and may be woken early; the default waits for `every_s` (the
-    poll interval). Only the process's stop event ends the thread. When broker or database are
-    unavailable, or a pass has a bug, the error is logged and the pass is retried with backoff.
-    `lost` is called whenever a pass failed or another process has the lease, because what was
-    remembered between passes may be wrong then.
+    `pause` waits between two passes. The default waits for `every_s` (the poll interval) and, where
+    `work` found nothing to do, for IDLE_POLLS more of them, or until the process is woken. Only the
+    process's stop event ends the thread. When broker or database are unavailable, or a pass has a
+    bug, the error is logged and the pass is retried with backoff. `lost` is called whenever a pass
+    failed or another process has the lease, because what was remembered between passes may be wrong
+    then.
     """
 
     def __init__(
@@ -40,18 +43,23 @@ class Role(threading.Thread):
     ) -> None:
         super().__init__(name=name, daemon=True)
         self._context, self._work, self._lost = context, work, lost
-        interval_s = context.settings.poll_s if every_s is None else every_s
-        self._pause = pause or partial(context.stop.wait, interval_s)
+        self._interval_s = context.settings.poll_s if every_s is None else every_s
+        self._pause = pause
         self._renewed = -LEASE_S
+        self._woken = threading.Event()
+        context.sleepers.append(self._woken)
 
     def run(self) -> None:
         """Work until the process stops."""
         delay = 0.0
         while not self._context.stop.wait(delay):
             try:
+                self._woken.clear()
                 if self._holds_lease():
-                    self._work()
-                    self._pause()
+                    found = self._work()
+                    if found:
+                        self._context.wake()
+                    self._rest(found)
                     delay = 0.0
                 else:
                     self._lost()
@@ -66,6 +74,12 @@ class Role(threading.Thread):
             except Exception:
                 delay = self._failed(delay)
                 log.exception("a pass failed; trying again", role=self.name)
+
+    def _rest(self, found: object) -> None:
+        if self._pause is not None:
+            self._pause()
+        elif not self._context.stop.wait(self._interval_s) and not found:
+            self._woken.wait(IDLE_POLLS * self._interval_s)
 
     def _failed(self, delay: float) -> float:
         self._lost()

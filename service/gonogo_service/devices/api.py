@@ -14,15 +14,14 @@ from gonogo_service.devices.noun import DeviceIn, HostChange
 from gonogo_service.kit.answers import Cursor, Limit, make_router, missing, require
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import Documented
-from gonogo_service.kit.database.states import DeviceState
 from gonogo_service.kit.problems import BadField
-from gonogo_service.kit.rows import extended_answer, values
+from gonogo_service.kit.rows import answer_of, extended_answer, values
 from gonogo_service.people.context import Admin, Ctx, Reader
 
 router = make_router("devices")
 workers_router = make_router("workers")
 
-Device: Any = extended_answer(DeviceRow, "Device", state=DeviceState, job=str | None)
+Device: Any = answer_of(DeviceRow)
 DeviceChange: Any = extended_answer(
     DeviceHealthRow,
     "DeviceChange",
@@ -32,11 +31,9 @@ DeviceChange: Any = extended_answer(
 DeviceWithHistory = extended_answer(
     DeviceRow,
     "DeviceWithHistory",
-    state=DeviceState,
-    job=str | None,
     history=(list[DeviceChange], "Newest first"),
 )
-Worker: Any = extended_answer(WorkerRow, "Worker", state=DeviceState)
+Worker: Any = answer_of(WorkerRow)
 
 
 @dataclass(frozen=True)
@@ -90,9 +87,7 @@ def change(context: Ctx, who: Admin, device_id: str, body: DeviceIn) -> Any:
         raise BadField("reason", body.reason, "say why", limit="some text; a test alone needs none")
     with context.session() as session:
         require(changes.patch(session, device_id, fields, actor=who.actor), "device", device_id)
-        answer = shown(session, device_id, timeout_s=context.settings.heartbeat_timeout_s)
-    context.notifier.notify()
-    return answer
+        return shown(session, device_id, timeout_s=context.settings.heartbeat_timeout_s)
 
 
 @workers_router.get(
@@ -122,7 +117,6 @@ def _drains(
                 )
             if changed is None:
                 raise missing(noun, name)
-            context.notifier.notify()
             return answer(name, changed)
 
         drain.__doc__ = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from fastapi import Request, Response
@@ -37,20 +36,10 @@ class GaugeAccepted:
 
 _OF_JOB: dict[str, Any] = {
     "state": JobState,
-    "error": str | None,
-    "waiting_reason": str | None,
-    "version": int,
-    "owner": str,
     "test": (dict[str, Any], "The test in its canonical form, without fields that have a default"),
-    "workload_key": str,
-    "kernel": str,
     "target": GaugeTarget,
     "total": (int, "Runs: (seed, part); more if other inputs are tried"),
     "chunks": ChunkCounts,
-    "created_at": datetime,
-    "deadline_at": datetime,
-    "started_at": datetime | None,
-    "finished_at": datetime | None,
     "links": GaugeLinks,
 }
 LISTED = rows.extended_answer(
@@ -128,7 +117,6 @@ def cancel(context: Ctx, who: Submitter, gauge_id: str, response: Response) -> G
         if gauge.state != before:
             audit.record(session, actor=who.actor, action="gauge.cancelled", subject=gauge_id)
         accepted = _accepted(gauge)
-    context.notifier.notify()
     response.headers["Location"] = accepted.links.self
     return accepted
 

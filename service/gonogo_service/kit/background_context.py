@@ -42,6 +42,13 @@ class BackgroundContext:
     redis: Redis
     stop: threading.Event
     holder: str = field(default_factory=leases.new_holder)
+    sleepers: list[threading.Event] = field(default_factory=list)
+    """Set where there may be work: roles that found none wait for it."""
+
+    def wake(self) -> None:
+        """Let all roles of this process look for work."""
+        for sleeper in self.sleepers:
+            sleeper.set()
 
     def session(self, work: Callable[[Session], T]) -> T:
         """Run `work` in one write transaction."""

@@ -57,12 +57,11 @@ def once(
     key: str | None,
     body: Mapping[str, Any] | None,
     make: Callable[[Session], Answer],
-) -> tuple[Response, bool]:
-    """Run `make` and store its key in one transaction.
+) -> Response:
+    """Run `make` and store its key in one transaction, or return the stored answer.
 
-    Returns the answer, and whether `make` ran now (False: the answer is a stored one). An error
-    that `make` raises stores nothing, not even the key. The client can correct the request and send
-    it again with the same key.
+    An error that `make` raises stores nothing, not even the key. The client can correct the request
+    and send it again with the same key.
     """
     digest = _hash(body)
     with context.session() as session:
@@ -74,13 +73,13 @@ def once(
             status, content, headers = make(session)
             if row is not None:
                 row.status, row.response = status, {"body": content, "headers": headers}
-            return answer(content, status, headers), True
+            return answer(content, status, headers)
         stored, status, response = row.body, row.status, row.response
     if stored != digest:
         limit = "one body per key for 24 h"
         raise BadField("Idempotency-Key", key, "was used for another body", limit=limit)
     headers = {**response["headers"], "Idempotent-Replayed": "true"}
-    return answer(response["body"], status, headers), False
+    return answer(response["body"], status, headers)
 
 
 def _claim(session: Session, scope: str, body: str) -> IdempotencyRow:

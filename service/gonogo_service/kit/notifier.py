@@ -27,8 +27,8 @@ def notify_dispatcher(redis: Redis) -> None:
 class DispatchNotifier:
     """Notifies the dispatcher without waiting.
 
-    Notifications that arrive while one is being sent are merged. The dispatcher also polls the
-    outbox in the database, so a lost notification costs up to GONOGO_POLL_S, never a job.
+    Notifications that arrive while one is being sent are merged. The background also polls the
+    database, so a lost notification costs some of GONOGO_POLL_S, never a job.
     """
 
     def __init__(self, broker_url: str | None) -> None:

@@ -221,7 +221,7 @@ class Resource(Listing[R]):
                 address = f"{API}{self.noun.address}/{self.key_of(row)}"
                 return 201 if row is outcome else 200, content, {"Location": address}
 
-            return idempotency.once(context, request, _who, key, _sent(body), make)[0]
+            return idempotency.once(context, request, _who, key, _sent(body), make)
 
         def validate(context: Context, _who: Principal, body: BaseModel) -> Checked:
             with undone(context) as session:

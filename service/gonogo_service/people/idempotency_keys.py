@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from fastapi import Request, Response
 from pydantic import BaseModel
@@ -15,37 +15,20 @@ from gonogo_service.people import quotas
 from gonogo_service.people.context import Context
 
 
-class Links(Protocol):
-    """The addresses of a noun."""
-
-    @property
-    def self(self) -> str:
-        """Return the noun's own address."""
-        ...
-
-
-class Created(Protocol):
-    """The answer to the creation of a noun."""
-
-    @property
-    def links(self) -> Links:
-        """Return the noun's addresses."""
-        ...
-
-
 def created(
     context: Context,
     request: Request,
     principal: Principal,
     key: str | None,
     body: BaseModel | Mapping[str, Any] | None,
-    make: Callable[[Session], Created],
+    make: Callable[[Session], Any],
     *,
     status: int = 202,
 ) -> Response:
-    """Create work once, within the quotas of the principal, and wake the workers.
+    """Create work once, within the quotas of the principal.
 
-    Answers with the noun and its address. Raises Problem 429 beyond a quota.
+    Answers with what `make` returns, whose `links.self` is its address. Raises Problem 429 beyond a
+    quota.
     """
 
     def answered(session: Session) -> idempotency.Answer:
@@ -54,7 +37,4 @@ def created(
         return status, noun, {"Location": noun.links.self}
 
     sent = body.model_dump(mode="json") if isinstance(body, BaseModel) else body
-    response, new = idempotency.once(context, request, principal, key, sent, answered)
-    if new:
-        context.notifier.notify()
-    return response
+    return idempotency.once(context, request, principal, key, sent, answered)

@@ -120,5 +120,4 @@ def cancel(context: Ctx, who: Submitter, run_id: str) -> RunRow:
         assert run is not None
         if run.version != version:
             Act(context, session, who).audit(action="run.cancelled", subject=run_id)
-    context.notifier.notify()
     return run

@@ -166,7 +166,6 @@ def cancel(context: Ctx, who: Submitter, job_id: str, response: Response) -> Job
         job = require(stored.cancel(session, job_id), "job", job_id)
         if job.state is not before:
             audit.record(session, actor=who.actor, action="job.cancelled", subject=job_id)
-    context.notifier.notify()
     accepted = _accepted(job)
     response.headers["Location"] = accepted.links.self
     return accepted
