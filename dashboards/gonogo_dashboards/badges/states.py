@@ -17,7 +17,7 @@ from gonogo_service.suites import runs
 from gonogo_service.suites import store as suites
 from gonogo_service.tests import matrices, recent_builds, standings
 from gonogo_service.tests.model import TestSpecRow
-from gonogo_service.tests.standings import HOLLOW, RED
+from gonogo_service.tests.standings import Kind
 from gonogo_service.tests.variants import PLACE, variants_of
 
 NOT_RUN = "not run"
@@ -73,11 +73,11 @@ def of_branch(session: Session, branch: str, now: datetime) -> BadgeState | None
         known = any(build.branch == branch for build in matrices.builds(session))
         known = known or builds.has_branch(session, branch)
         return BadgeState(branch) if known else None
-    hollow, red = (len(standings.of_kind(tests, kind)) for kind in (HOLLOW, RED))
-    worst = next(iter(words.ordered({one.verdict for one in tests.values() if one.verdict})), None)
+    hollow, red = (len(standings.of_kind(tests, kind)) for kind in (Kind.hollow, Kind.red))
+    worst = standings.worst_verdict(tests.values())
     if hollow and worst in (None, Verdict.pass_, Verdict.suspect):
         worst = Verdict.pass_by_tolerance
-    return BadgeState(branch, _counted(red, hollow, len(tests)), worst)
+    return BadgeState(branch, _counted(red, hollow, len(standings.by_test(tests))), worst)
 
 
 def _counted(red: int, hollow: int, tests: int) -> str:

@@ -6,11 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gonogo.flakiness.rates import Outcome, outcome_of
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.kit import axis_events, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
-from gonogo_service.tests import standings
 from gonogo_service.tests.axis_changes import Annotation, AxisPlace
 from gonogo_service.tests.recent_builds import BuildResult
 
@@ -80,15 +78,6 @@ def recent(results: Sequence[BuildResult], changes: Iterable[Annotation] = ()) -
         labels = ", ".join(event.label for event in events)
         text += f"; at {words.brief(cells[place].build)}: other {labels}"
     return RecentBuilds(cells, text)
-
-
-def is_kind(result: BuildResult, kind: str | None) -> bool:
-    """Return whether a test is hollow, red or flaky on a build, as standings.read says it."""
-    outcomes = {outcome_of(verdict) for verdict, seeds in result.counts.items() if seeds}
-    if kind == standings.HOLLOW:
-        return result.hollow > 0
-    flaky = kind == standings.FLAKY and Outcome.passed in outcomes
-    return Outcome.failed in outcomes and (flaky or kind == standings.RED)
 
 
 def places(results: Sequence[BuildResult]) -> list[AxisPlace]:

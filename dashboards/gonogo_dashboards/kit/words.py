@@ -26,7 +26,6 @@ from gonogo_service.kit.database.states import (
     IncomingState,
     JobState,
 )
-from gonogo_service.tests import standings
 from gonogo_service.tests.variants import Variant
 
 
@@ -88,13 +87,6 @@ SHORT_SENTENCES: dict[Verdict, str] = {
     Verdict.fail_by_tolerance: "The kernel is right, the tolerance is too tight.",
 }
 """A short explanation of verdicts whose label needs one; it precedes the sentence on hover."""
-
-STANDING_SENTENCES: dict[str, str] = {
-    standings.HOLLOW: "On its newest build some seed passes only by tolerance.",
-    standings.RED: "On its newest build some seed fails, whether rightly or not.",
-    standings.FLAKY: "On its newest build some seeds pass and some fail.",
-}
-"""How a test stands by its jobs of the last 30 days."""
 
 ANSWERS, DELIVERIES, INCOMING, JOBS = AnswerState, DeliveryState, IncomingState, JobState
 SOURCES = HookSource

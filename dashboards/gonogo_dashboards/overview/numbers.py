@@ -16,8 +16,8 @@ from gonogo import urls
 from gonogo_dashboards.devices.fleet import WORST_FIRST, Fleet
 from gonogo_dashboards.kit import words
 from gonogo_service.devices.history import DayDevices
-from gonogo_service.kit.database.states import DeviceHealth
-from gonogo_service.tests.standings import FLAKY, HOLLOW, RED, Standings, TestStanding, of_kind
+from gonogo_service.devices.sick_devices import SICK
+from gonogo_service.tests.standings import COUNTED, Kind, Standing, Standings, by_test, of_kind
 
 WEEK = timedelta(days=7)
 SHOWN = 14
@@ -67,11 +67,6 @@ class NumberLine:
 
 
 NO_EVENTS: Mapping[date, str] = MappingProxyType({})
-_KINDS = (
-    (HOLLOW, "Hollow", "pass_by_tolerance"),
-    (RED, "Red", "fail"),
-    (FLAKY, "Flaky", "suspect"),
-)
 
 
 def of_tests(
@@ -81,32 +76,32 @@ def of_tests(
 
     events: the changes of a day that can explain a step, in words.
     """
-    today, now = counted[-1]
-    before = dict(counted)[today - WEEK]
-    compared = before.keys() & now.keys()
+    (today, last), before = counted[-1], dict(counted)[counted[-1][0] - WEEK]
+    now = by_test(last)
+    compared = by_test(before).keys() & now.keys()
     ran = {key for key, standing in now.items() if standing.at.astimezone(UTC).date() == today}
     lines = []
-    for name, label, verdict in _KINDS:
-        keys = of_kind(now, name)
-        earlier = len(of_kind(before, name) & compared) if compared else None
-        points = [(day, len(of_kind(then, name)), len(then)) for day, then in counted]
+    for kind in COUNTED:
+        keys = of_kind(last, kind)
+        earlier = len(of_kind(before, kind) & compared) if compared else None
+        points = [(day, len(of_kind(then, kind)), len(by_test(then))) for day, then in counted]
         lines.append(
             NumberLine(
-                name=name,
-                label=label,
-                sentence=words.STANDING_SENTENCES[name],
-                verdict=verdict,
+                name=kind,
+                label=kind.label,
+                sentence=kind.sentence,
+                verdict=kind.mark,
                 value=len(keys),
                 of=len(now),
                 when="in 30 days",
-                parts=_reds(now[key] for key in keys) if name == RED else "",
+                parts=_reds(now[key] for key in keys) if kind is Kind.red else "",
                 ran=f"{len(keys & ran):,} of them ran today" if keys else "",
                 before=earlier,
                 change=_change(len(keys), earlier),
                 better=_better(len(keys), earlier),
                 bars=_bars(points, "test", events),
-                bars_label=f"{label} tests by day",
-                url=urls.catalogue({"standing": name}),
+                bars_label=f"{kind.label} tests by day",
+                url=urls.catalogue({"standing": kind}),
             )
         )
     return tuple(lines)
@@ -117,7 +112,7 @@ def of_devices(fleet: Fleet, counted: Sequence[tuple[date, DayDevices]]) -> Numb
 
     Today comes last; its devices are those of the fleet.
     """
-    sick = sum(cell.health in (DeviceHealth.bad, DeviceHealth.suspect) for cell in fleet.cells)
+    sick = sum(cell.line.device.health in SICK for cell in fleet.cells)
     today = counted[-1][0]
     then = dict(counted).get(today - WEEK, DayDevices())
     before = then.sick if then.known else None
@@ -147,7 +142,7 @@ def of_devices(fleet: Fleet, counted: Sequence[tuple[date, DayDevices]]) -> Numb
     )
 
 
-def _reds(standings: Iterable[TestStanding]) -> str:
+def _reds(standings: Iterable[Standing]) -> str:
     """Return how many of the red tests are wrong, or false alarms: "1 wrong, 4 false alarms"."""
     kinds = Counter(
         "wrong" if one.wrong else "false alarm" if one.false_alarm else "not judged"

@@ -25,7 +25,6 @@ from gonogo_dashboards.overview import days, lines, numbers
 from gonogo_dashboards.overview.days import Days
 from gonogo_dashboards.overview.lines import (
     FlagKindLine,
-    FlagLine,
     Need,
     NightView,
 )
@@ -40,6 +39,7 @@ from gonogo_service.overview import latest
 from gonogo_service.results import tallies
 from gonogo_service.tests import axis_changes, recent_days, standings
 from gonogo_service.tests.axis_changes import DatedAnnotation
+from gonogo_service.tests.standings import Kind
 from gonogo_service.webhooks import store as webhooks
 
 EACH_KIND = 3
@@ -94,9 +94,9 @@ class OverviewView:
     at: str | None
 
     @property
-    def findings(self) -> tuple[FlagLine, ...]:
+    def findings(self) -> tuple[Mapping[str, Any], ...]:
         """Return the latest flags of each kind that the newest build still has."""
-        return tuple(flag for kind in self.flags for flag in kind.items if not flag.gone)
+        return tuple(flag for kind in self.flags for flag in kind.items if not flag["gone"])
 
     @property
     def gone_count(self) -> int:
@@ -104,9 +104,9 @@ class OverviewView:
         return sum(kind.gone for kind in self.flags)
 
     @property
-    def gone(self) -> tuple[FlagLine, ...]:
+    def gone(self) -> tuple[Mapping[str, Any], ...]:
         """Return the latest flags of each kind that were not found on a newer build."""
-        return tuple(flag for kind in self.flags for flag in kind.items if flag.gone)
+        return tuple(flag for kind in self.flags for flag in kind.items if flag["gone"])
 
 
 def overview(
@@ -130,7 +130,7 @@ def overview(
         tuple(job_line(job, now, entries.get(job.test_key)) for job in jobs)
         for jobs in (open_jobs, ended_jobs)
     )
-    flags = lines.flag_kinds(unseen, now, entries)
+    flags = lines.flag_kinds(unseen, entries)
     night = lines.last_night(attention.night(session, now=now))
     statuses = queue_estimate.statuses(session, timeout_s=timeout_s, now=now)
     queues = tuple(lines.queue_line(status, now) for status in statuses)
@@ -148,7 +148,7 @@ def overview(
     tests = standings.by_day(session, memory.tests, days=numbers.SHOWN, now=now)
     of_tests = numbers.of_tests(tests, _by_day(changes, [day for day, _ in tests]))
     sick = history.sick_by_day(session, days=numbers.SHOWN, now=now)
-    lost = sum(standing.lost for standing in tests[-1][1].values())
+    lost = sum(standing.lost for standing in standings.by_test(tests[-1][1]).values())
     known = [f"{line.value:,} {line.name}" for line in of_tests if line.value]
     known += [f"{lost:,} with seeds that crashed, hung or met an error"] if lost else []
     needs = lines.needs(
@@ -157,7 +157,7 @@ def overview(
         strip,
         queues,
         webhooks.failing(session),
-        next(line for line in of_tests if line.name == standings.RED),
+        next(line for line in of_tests if line.name == Kind.red),
         attention.lost_outside_runs(session, now=now),
     )
     count = partial(tallies.verdicts_by_day, session)

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.spec.executors import EMULATOR
-from gonogo_dashboards.kit import build_cells, ranges, words
+from gonogo_dashboards.kit import build_cells, words
 from gonogo_dashboards.kit.build_cells import RecentBuilds
 from gonogo_dashboards.kit.evidence_view import percent
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
@@ -21,8 +21,8 @@ from gonogo_service.kit.database.states import JobState
 from gonogo_service.tests import axis_changes, recent_builds
 from gonogo_service.tests.axis_changes import Annotation
 from gonogo_service.tests.recent_builds import BuildResult, FailureRate
-from gonogo_service.tests.standings import HOLLOW
-from gonogo_service.tests.test_list import TestRecord
+from gonogo_service.tests.standings import Kind
+from gonogo_service.tests.test_list import TestFilter, TestRecord
 from gonogo_service.tests.variants import Variant
 
 BUILDS = 20
@@ -91,32 +91,29 @@ class TestLine:
 def lines(
     session: Session,
     tests: Sequence[TestRecord],
-    standing: str | None,
-    period: ranges.Range,
+    filters: TestFilter,
     now: datetime,
 ) -> tuple[TestLine, ...]:
     """Return the lines of these tests; all that they show is read together."""
     keys = {test.spec.key for test in tests}
     entries = entry_names.latest(session, keys)
     urgent = {
-        test.spec.key: sorted(test.variants, key=lambda one: _attention(one, test, standing))
+        test.spec.key: sorted(test.variants, key=lambda one: _attention(one, test, filters))
         for test in tests
     }
     candidates = [one for variants in urgent.values() for one in variants[-MAX_VARIANTS:]]
-    results = recent_builds.results(session, candidates, BUILDS, since=period.since)
+    results = recent_builds.results(session, candidates, BUILDS, since=filters.since)
     rates = recent_builds.failure_rates(session, keys, now)
-
-    def place(test: TestRecord, variant: Variant) -> tuple[bool, tuple[bool, int, bool], datetime]:
-        """Return the order of the variants to show: those that the filter means come last."""
-        builds = results[variant]
-        shown = builds if period.since else builds[-1:]
-        meant = any(build_cells.is_kind(build, standing) for build in shown)
-        return meant, _attention(variant, test, standing), max(build.at for build in builds)
-
     shown: dict[str, Variant] = {}
     for test in tests:
         if ran := [variant for variant in test.variants if results.get(variant)]:
-            shown[test.spec.key] = max(ran, key=lambda variant: place(test, variant))
+            shown[test.spec.key] = max(
+                ran,
+                key=lambda one: (
+                    _attention(one, test, filters),
+                    max(build.at for build in results[one]),
+                ),
+            )
     strips = {key: build_cells.places(results[variant]) for key, variant in shown.items()}
     changes = axis_changes.of_tests(session, strips)
     none = FailureRate(), FailureRate()
@@ -134,16 +131,19 @@ def lines(
     )
 
 
-def _attention(variant: Variant, test: TestRecord, standing: str | None) -> tuple[bool, int, bool]:
+def _attention(
+    variant: Variant, test: TestRecord, filters: TestFilter
+) -> tuple[bool, bool, int, bool]:
     """Return how much a variant needs attention, as the list's filter and its order see it.
 
     The emulator's builds, which are no series, come last.
     """
-    grade, in_series = test.grades.get(variant), variant.branch != EMULATOR
+    kind, grade, in_series = filters.kind, test.grades.get(variant), variant.branch != EMULATOR
+    counts = kind is not None and getattr(filters.standings.get(variant), kind, False)
     if grade is None:
-        return False, 0, in_series
-    chosen = standing in (grade.stability, grade.sharpness) or (standing == HOLLOW and grade.hollow)
-    return chosen, grade.rank, in_series
+        return counts, False, 0, in_series
+    graded = kind in (grade.stability, grade.sharpness) or (kind is Kind.hollow and grade.hollow)
+    return counts, graded, grade.rank, in_series
 
 
 def _line(

@@ -9,36 +9,14 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo_dashboards.kit import commands, ranges, words
+from gonogo_dashboards.kit import commands, ranges
 from gonogo_dashboards.tests.list_lines import TestLine, lines
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.tests import standings, test_list
-from gonogo_service.tests.standings import FLAKY, HOLLOW, RED
+from gonogo_service.tests.standings import Kind
 from gonogo_service.tests.test_list import TestFilter
 
 FILTERS = ("kernel", "search", "standing", "sort", ranges.PARAMETER)
-STANDINGS = {
-    HOLLOW: ("Hollow", "pass_by_tolerance"),
-    RED: ("Red", "fail"),
-    "broken": ("Broken", "fail"),
-    FLAKY: ("Flaky", "suspect"),
-    "marginal": ("Marginal", "suspect"),
-    "blunt": ("Blunt", "suspect"),
-    test_list.FLAGGED: ("Open flags", "none"),
-}
-"""The label of each filter by state, and the verdict whose looks it takes."""
-STANDING_SENTENCES = {
-    **{name: grade.sentence for name, grade in words.GRADES.items()},
-    **words.STANDING_SENTENCES,
-    test_list.FLAGGED: "It has a flag that nobody has acknowledged.",
-}
-"""The tests that each filter finds."""
-IN_DAYS_SENTENCES = STANDING_SENTENCES | {
-    HOLLOW: "In this time some build had a seed that passes only by tolerance.",
-    RED: "In this time some build had a failing seed, whether rightly or not.",
-    FLAKY: "In this time some build had passing and failing seeds.",
-}
-"""The tests that each filter finds in a range of days."""
 SORTS = {test_list.ATTENTION: "Worst first", test_list.NEWEST: "Newest first"}
 
 
@@ -78,9 +56,10 @@ def listed(
 ) -> TestsView:
     """Return a page of tests, the worst first. Raises BadCursor."""
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
-    if given.get("standing") not in test_list.STANDINGS:
+    if given.get("standing") not in tuple(Kind):
         given.pop("standing", None)
-    standing, sort = given.get("standing"), given.get("sort")
+    sort, kind = given.get("sort"), given.get("standing")
+    chosen_kind = Kind(kind) if kind else None
     sort = sort if sort in test_list.SORTS else test_list.ATTENTION
 
     def address(name: str, value: str | None) -> str:
@@ -91,26 +70,26 @@ def listed(
     chosen = TestFilter(
         given.get("kernel"),
         given.get("search"),
-        standing,
+        chosen_kind,
         period.since,
         standings.read(session, since=start, every_build=in_days),
     )
     page = test_list.list_(session, chosen, sort=sort, limit=limit, cursor=cursor or None)
     counts = test_list.counts(session, chosen)
-    sentences = IN_DAYS_SENTENCES if in_days else STANDING_SENTENCES
     return TestsView(
-        lines(session, page.items, standing, period, now),
+        lines(session, page.items, chosen, now),
         given,
         tuple(
             Chip(
-                value,
-                *STANDINGS[value],
-                address("standing", None if standing == value else value),
-                standing == value,
-                sentences[value],
-                counts[value],
+                each,
+                each.label,
+                each.mark,
+                address("standing", None if each is chosen_kind else each),
+                each is chosen_kind,
+                (in_days and each.in_days) or each.sentence,
+                counts[each],
             )
-            for value in test_list.STANDINGS
+            for each in Kind
         ),
         tuple(
             Chip(

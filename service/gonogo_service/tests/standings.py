@@ -1,12 +1,12 @@
-"""How each test stands: hollow, red or flaky on its newest builds, over the jobs of some days.
+"""How tests stand: hollow, red or flaky on their newest builds, over the jobs of some days.
 
-The overview's numbers, the filters of the list of tests and the badge of a branch count these. The
-API process imports this module, so it must not import NumPy.
+The overview's numbers, the list of tests with its filters, and the badge of a branch count these.
+The API process imports this module, so it must not import NumPy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache, partial
@@ -15,7 +15,9 @@ from typing import Any
 from sqlalchemy import Select, Text, and_, bindparam, case, func, select
 from sqlalchemy.orm import Session, aliased
 
+from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.flakiness.rates import Outcome, outcome_of
+from gonogo.spec.described import Described, Row
 from gonogo.spec.verdicts import WORST_FIRST, Verdict
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.columns import IdType, UtcTime
@@ -23,19 +25,52 @@ from gonogo_service.kit.database.ids import floor
 from gonogo_service.results.model import WHOLE, JobBlockRow
 from gonogo_service.tests import recent_days
 from gonogo_service.tests.recent_builds import STANDING
-from gonogo_service.tests.variants import NAMES
+from gonogo_service.tests.variants import NAMES, Variant
 
-HOLLOW, RED, FLAKY = KINDS = "hollow", "red", "flaky"
-_FLAGS = "hollow", "wrong", "false_alarm", "red", "flaky", "lost"
 WINDOW = timedelta(days=30)
 """A test that didn't run for so long has no standing."""
 
 
 @dataclass(frozen=True)
-class TestStanding:
-    """The results of a test on the newest build of each of its branches and kinds of board."""
+class _Kind(Row):
+    in_days: str = ""
 
-    __test__ = False  # pytest: not a test case
+
+class Kind(Described):
+    """A kind of tests that the list can be filtered by; `in_days`: those of a range of days."""
+
+    in_days: str
+    hollow = _Kind(
+        "hollow",
+        "On its newest build some seed passes only by tolerance.",
+        mark=Verdict.pass_by_tolerance,
+        in_days="In this time some build had a seed that passes only by tolerance.",
+    )
+    red = _Kind(
+        "red",
+        "On its newest build some seed fails, whether rightly or not.",
+        mark=Verdict.fail,
+        in_days="In this time some build had a failing seed, whether rightly or not.",
+    )
+    broken = "broken", Stability.broken.sentence, "", Stability.broken.mark
+    flaky = _Kind(
+        "flaky",
+        "On its newest build some seeds pass and some fail.",
+        mark=Verdict.suspect,
+        in_days="In this time some build had passing and failing seeds.",
+    )
+    marginal = "marginal", Stability.marginal.sentence, "", Stability.marginal.mark
+    blunt = "blunt", Sharpness.blunt.sentence, "", Sharpness.blunt.mark
+    flagged = "flagged", "It has a flag that nobody has acknowledged.", "Open flags", "none"
+
+
+COUNTED = Kind.hollow, Kind.red, Kind.flaky
+"""The kinds that a Standing tells; grades and flags tell the others."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The results of a variant on its newest build, or the worst of several."""
 
     hollow: bool
     """Some seed passes only by tolerance."""
@@ -55,8 +90,8 @@ class TestStanding:
     """When a job of it ended last, on any build."""
 
 
-Standings = Mapping[str, TestStanding]
-"""By the test's key."""
+_FLAGS = "hollow", "wrong", "false_alarm", "red", "flaky", "lost"
+Standings = Mapping[Variant, Standing]
 
 
 def read(
@@ -66,11 +101,11 @@ def read(
     until: datetime | None = None,
     branch: str | None = None,
     every_build: bool = False,
-) -> dict[str, TestStanding]:
-    """Return the standing of each test of which a job was submitted since then and has ended.
+) -> dict[Variant, Standing]:
+    """Return the standing of each variant of which a job was submitted since then and has ended.
 
     until: as of this moment; None is now. branch: only its jobs. every_build: not only the newest
-    build of a branch and a kind of board counts. The runs of a bisection never count.
+    build counts. The runs of a bisection never count.
     """
     values = {
         "since": floor(since),
@@ -81,18 +116,35 @@ def read(
     given = tuple(name for name, value in values.items() if value is not None)
     rows = session.execute(_query(given, every_build), {name: values[name] for name in given})
     return {
-        key: TestStanding(
-            **dict(zip(_FLAGS, map(bool, flags), strict=True)),
-            verdict=None if rank is None else WORST_FIRST[rank],
-            at=at,
+        Variant(*variant): Standing(
+            *map(bool, flags), None if rank is None else WORST_FIRST[rank], at
         )
-        for key, *flags, rank, at in rows
+        for *variant, at, rank, flags in ((*row[:6], row[6:]) for row in rows)
     }
 
 
-def of_kind(standings: Standings, kind: str) -> set[str]:
-    """Return the keys of the tests that are of one of KINDS."""
-    return {key for key, standing in standings.items() if getattr(standing, kind)}
+def of_kind(standings: Standings, kind: Kind) -> set[str]:
+    """Return the keys of the tests that have a variant of one of the COUNTED kinds."""
+    return {variant.test_key for variant, one in standings.items() if getattr(one, kind)}
+
+
+def by_test(standings: Standings) -> dict[str, Standing]:
+    """Return the worst standing of each test over its variants."""
+    of_test: dict[str, list[Standing]] = {}
+    for variant, standing in standings.items():
+        of_test.setdefault(variant.test_key, []).append(standing)
+    return {key: _worst(some) for key, some in of_test.items()}
+
+
+def worst_verdict(standings: Iterable[Standing]) -> str | None:
+    """Return the worst verdict; None where nothing was judged."""
+    verdicts = {one.verdict for one in standings}
+    return next((verdict for verdict in WORST_FIRST if verdict in verdicts), None)
+
+
+def _worst(some: list[Standing]) -> Standing:
+    flags = (any(getattr(one, name) for one in some) for name in _FLAGS)
+    return Standing(*flags, worst_verdict(some), max(one.at for one in some))
 
 
 class Memory(recent_days.Memory[Standings]):
@@ -143,16 +195,16 @@ def _query(given: Collection[str], every_build: bool) -> Select[Any]:
         func.coalesce(func.sum(tally[name]), 0) for name in ("passed", "failed", "lost")
     )
 
-    def seeds(column: Any, name: str) -> Any:
-        return func.coalesce(func.sum(column[name].as_integer()), 0)
+    def seeds(name: str) -> Any:
+        return func.coalesce(func.sum(job.counts[name].as_integer()), 0)
 
     rank = case({str(verdict): verdict.rank for verdict in WORST_FIRST}, value=job.verdict)
     of_build = (
         select(
-            results.test_key,
+            *variant,
             (func.sum(job.hollow) > 0).label("hollow"),
-            (seeds(job.counts, Verdict.fail) > 0).label("wrong"),
-            (seeds(job.counts, Verdict.fail_by_tolerance) > 0).label("false_alarm"),
+            (seeds(Verdict.fail) > 0).label("wrong"),
+            (seeds(Verdict.fail_by_tolerance) > 0).label("false_alarm"),
             (failed > 0).label("red"),
             and_(failed > 0, passed > 0).label("flaky"),
             (lost > 0).label("lost"),
@@ -165,11 +217,11 @@ def _query(given: Collection[str], every_build: bool) -> Select[Any]:
         .subquery()
         .c
     )
-    flags = (func.max(case((of_build[name], 1), else_=0)) for name in _FLAGS)
+    of_variant = [of_build[name] for name in NAMES]
     newest = func.max(of_build.at, type_=UtcTime())
-    return select(of_build.test_key, *flags, func.min(of_build.rank), newest).group_by(
-        of_build.test_key
-    )
+    flags = (func.max(case((of_build[name], 1), else_=0)) for name in _FLAGS)
+    columns = *of_variant, newest, func.min(of_build.rank), *flags
+    return select(*columns).group_by(*of_variant)
 
 
 def _jobs(given: Collection[str], every_build: bool) -> Select[Any]:

@@ -14,6 +14,7 @@ from sqlalchemy import (
     Integer,
     Select,
     Text,
+    and_,
     bindparam,
     case,
     cast,
@@ -24,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session, aliased
 
-from gonogo.flakiness.grades import Sharpness, Stability
+from gonogo.flakiness.grades import Stability
 from gonogo_service.flags.model import STATES, FlagRow
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.ids import floor
@@ -32,22 +33,9 @@ from gonogo_service.kit.database.paging import BadCursor, Page
 from gonogo_service.kit.database.states import LISTED_KINDS
 from gonogo_service.tests import standings
 from gonogo_service.tests.model import AssessmentRow, TestSpecRow
-from gonogo_service.tests.standings import FLAKY, HOLLOW, KINDS, RED, Standings
+from gonogo_service.tests.standings import COUNTED, Kind, Standings
 from gonogo_service.tests.variants import Variant, variants_of_all
 
-FLAGGED = "flagged"
-STANDINGS = (
-    HOLLOW,
-    RED,
-    Stability.broken.value,
-    FLAKY,
-    Stability.marginal.value,
-    Sharpness.blunt.value,
-    FLAGGED,
-)
-"""Filters by the state of tests: one of standings.KINDS, a grade of their newest assessment, or
-FLAGGED: there is an open flag.
-"""
 SORTS = ATTENTION, NEWEST = "attention", "newest"
 """The orders of the list: hollow, broken, flaky and marginal tests first; by first submission."""
 _RANKS = {Stability.marginal: 1, Stability.flaky: 2, Stability.broken: 3}
@@ -62,15 +50,15 @@ class TestFilter:
     """The filter of the list; None allows everything.
 
     search: words that must all occur in a test's kernel, shape, tolerance, numerics or key.
-    standing: one of STANDINGS. standings: those that count, where it is one of standings.KINDS.
-    since: only tests that were submitted again since then.
+    standings: those that count for a kind that is COUNTED. since: only tests that were submitted
+    again since then.
     """
 
     __test__ = False  # pytest: not a test case
 
     kernel: str | None = None
     search: str | None = None
-    standing: str | None = None
+    kind: Kind | None = None
     since: datetime | None = None
     standings: Standings = field(default_factory=dict)
 
@@ -165,40 +153,44 @@ def _worst() -> Select[Any]:
     return worst_first.limit(bindparam("limit", type_=Integer))
 
 
-def counts(session: Session, filters: TestFilter) -> dict[str, int]:
-    """Return the number of tests that each of STANDINGS would leave of a filtered list."""
-    return {
-        standing: session.scalar(
-            select(func.count())
-            .select_from(TestSpecRow)
-            .where(*matching(replace(filters, standing=standing)))
-        )
-        or 0
-        for standing in STANDINGS
-    }
+def counts(session: Session, filters: TestFilter) -> dict[Kind, int]:
+    """Return the number of tests that each kind would leave of a filtered list."""
+    numbers = (func.count(case((and_(*_of_kind(replace(filters, kind=kind))), 1))) for kind in Kind)
+    row = session.execute(select(*numbers).where(*_matching(filters))).one()
+    return dict(zip(Kind, row, strict=True))
 
 
 def matching(filters: TestFilter) -> list[ColumnElement[bool]]:
     """Return the conditions on tests that a filter gives; none for all tests."""
+    return [*_matching(filters), *_of_kind(filters)]
+
+
+def _matching(filters: TestFilter) -> list[ColumnElement[bool]]:
+    """Return the conditions of a filter's words."""
     table, conditions = TestSpecRow, list[ColumnElement[bool]]()
     if filters.kernel is not None:
         conditions.append(table.kernel == filters.kernel)
     for term in (filters.search or "").lower().split()[:MAX_TERMS]:
         # a shape is written 3x273 or 3×273, and stored as [3,273]
         text = re.sub(r"(?<=\d)[x×](?=\d)", ",", term).replace("=", '":')
-        canonical = func.lower(cast(table.test, Text))
+        stored = func.lower(cast(table.test, Text))
         of_key = table.key.startswith(term, autoescape=True)
-        conditions.append(or_(of_key, canonical.contains(text, autoescape=True)))
-    if filters.standing == FLAGGED:
+        conditions.append(or_(of_key, stored.contains(text, autoescape=True)))
+    return conditions
+
+
+def _of_kind(filters: TestFilter) -> list[ColumnElement[bool]]:
+    """Return the conditions of a filter's kind and time."""
+    table, kind, conditions = TestSpecRow, filters.kind, list[ColumnElement[bool]]()
+    if kind in COUNTED:
+        # one that ran in these days fits whatever else was submitted since
+        return [table.key.in_(standings.of_kind(filters.standings, kind))]
+    if kind is Kind.flagged:
         of_test = FlagRow.test_key == table.key, FlagRow.state.in_(STATES["open"])
         conditions.append(select(FlagRow.id).where(*of_test).exists())
-    elif filters.standing in KINDS:
-        # one that ran in these days fits whatever else was submitted since
-        keys = standings.of_kind(filters.standings, filters.standing)
-        return [*conditions, table.key.in_(keys)]
-    elif filters.standing is not None:
+    elif kind is not None:
         graded = AssessmentRow
-        has = or_(graded.stability == filters.standing, graded.sharpness == filters.standing)
+        has = or_(graded.stability == kind, graded.sharpness == kind)
         conditions.append(select(graded.build).where(graded.test_key == table.key, has).exists())
     if filters.since is not None:
         lately = JobRow.test_key == table.key, JobRow.id >= floor(filters.since)

@@ -16,6 +16,7 @@ from gonogo_service.kit.database.states import JobKind
 from gonogo_service.overview import search as search_reads
 from gonogo_service.tests import recent_builds, standings, test_list, variants
 from gonogo_service.tests.model import TestSpecRow
+from gonogo_service.tests.standings import Kind
 from gonogo_service.tests.test_list import TestFilter
 from stored_histories import world
 
@@ -118,16 +119,16 @@ def test_a_list_shows_each_test_s_last_builds_and_how_often_its_seeds_failed(
         )[variant]
         assert (week.runs, month.runs) == (0, 16)
         # the newest build passes, with a false alarm; b2 was wrong, too
-        newest = standings.read(session, since=now - timedelta(days=1))[night.test_key]
+        newest = standings.read(session, since=now - timedelta(days=1))[variant]
         every = standings.read(session, since=now - timedelta(days=1), every_build=True)
         assert (newest.hollow, newest.wrong, newest.false_alarm) == (False, False, True)
         assert (newest.red, newest.flaky, newest.lost) == (True, True, False)
         assert newest.verdict == "fail_by_tolerance"
-        assert (every[night.test_key].hollow, every[night.test_key].wrong) == (True, True)
+        assert (every[variant].hollow, every[variant].wrong) == (True, True)
         assert standings.read(session, since=now - timedelta(days=1), branch="release") == {}
         assert standings.read(session, since=now + timedelta(days=1)) == {}
         days = standings.by_day(session, standings.Memory(), days=3, now=now + timedelta(days=1))
-        assert [list(tests) for _, tests in days] == [[], [night.test_key], [night.test_key]]
+        assert [list(tests) for _, tests in days] == [[], [variant], [variant]]
 
 
 def test_tests_are_found_by_their_words_and_the_worst_come_first(engine: Engine) -> None:
@@ -166,8 +167,8 @@ def test_tests_are_found_by_their_words_and_the_worst_come_first(engine: Engine)
         assert search() == ["small", "tight", "hollow"]
         assert search(sort=test_list.ATTENTION) == ["hollow", "small", "tight"]
         now = standings.read(session, since=utcnow() - standings.WINDOW)
-        assert search(standing="hollow", standings=now) == ["hollow"]
-        assert search(standing=test_list.FLAGGED) == ["hollow"]
+        assert search(kind=Kind.hollow, standings=now) == ["hollow"]
+        assert search(kind=Kind.flagged) == ["hollow"]
         assert search(search="32×64") == ["small"]
         assert search(search="8462 atol=0.25") == ["tight"]
         assert search(search="100%") == search(search="v1-nobody") == []

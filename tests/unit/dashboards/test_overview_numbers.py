@@ -7,29 +7,32 @@ from datetime import UTC, date, datetime, time, timedelta
 import pytest
 
 from gonogo_dashboards.overview import numbers
-from gonogo_service.tests.standings import TestStanding
+from gonogo_service.tests.standings import Standing
+from gonogo_service.tests.variants import Variant
 
 TODAY = date(2026, 11, 27)
 WEEK_AGO = TODAY - timedelta(days=7)
 
 
-def standing_of(on: date, *kinds: str) -> dict[str, TestStanding]:
+def standing_of(on: date, *kinds: str) -> dict[Variant, Standing]:
     """Return tests "0", "1", ... that ran on a day: one "green", "hollow", "wrong flaky", ..."""
     standings = {}
     for place, kind in enumerate(kinds):
         red = any(name in kind for name in ("wrong", "false_alarm", "unjudged"))
         of_kind = (name in kind for name in ("hollow", "wrong", "false_alarm"))
         at = datetime.combine(on, time(5), UTC)
-        standings[str(place)] = TestStanding(*of_kind, red, "flaky" in kind, False, None, at)
+        standings[Variant(str(place), "main", "wormhole", "n150")] = Standing(
+            *of_kind, red, "flaky" in kind, False, None, at
+        )
     return standings
 
 
 def lines(
-    now: dict[str, TestStanding], before: dict[str, TestStanding]
+    now: dict[Variant, Standing], before: dict[Variant, Standing]
 ) -> dict[str, numbers.NumberLine]:
     """Return the numbers by name; a week before the tests stood as in `before`."""
     days = [TODAY - timedelta(days=back) for back in reversed(range(numbers.SHOWN))]
-    counted = {day: dict[str, TestStanding]() for day in days} | {WEEK_AGO: before, TODAY: now}
+    counted = {day: dict[Variant, Standing]() for day in days} | {WEEK_AGO: before, TODAY: now}
     return {line.name: line for line in numbers.of_tests(list(counted.items()))}
 
 
