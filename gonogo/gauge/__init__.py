@@ -2,8 +2,6 @@
 
 A mutant is a kernel that is known to be wrong. `kernels` defines the parts and `measure` makes a
 row from one run (arrays in, stored numbers out). `report` reads rows only, with `comparators`,
-`windows` and `gates`, so a stored gauge can be judged again without running anything.
-`gates` lists the gates of public suites from gates.toml, and `limits` measures with them.
-`elsewhere` has other inputs to try if no tolerance works. `plan` names the parts for a service that
-computes no kernel, and `line` is the command that measures again.
+`windows` and `gates`, so a stored gauge can be judged again without running anything. `elsewhere`
+has other inputs to try if no tolerance works.
 """

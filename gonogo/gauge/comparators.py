@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any, Literal
 
-STORED_RTOLS = (0.0, 1e-5, 1e-3, 1e-2, 1.6e-2, 1e-1)
-"""The rtols that every stored row can be judged at (gonogo.closeness.NEEDED_RTOLS; a test compares
-them: this module loads no NumPy)."""
+from gonogo.closeness import NEEDED_RTOLS
 
 Name = Literal["allclose", "pcc", "frobenius", "ulp"]
 _STATISTIC: Mapping[Name, str] = {
@@ -82,7 +80,7 @@ def comparators(rtols: Iterable[float] = ()) -> tuple[Comparator, ...]:
     They are allclose at the stored rtols and at `rtols`, PCC, Frobenius and ULP.
     """
     return (
-        *(Comparator("allclose", rtol) for rtol in sorted({*STORED_RTOLS, *rtols})),
+        *(Comparator("allclose", rtol) for rtol in sorted({*NEEDED_RTOLS, *rtols})),
         Comparator("pcc"),
         Comparator("frobenius"),
         Comparator("ulp"),
@@ -100,7 +98,7 @@ def beyond(tolerance: Mapping[str, float], numbers: Mapping[str, Any]) -> float 
     It is the ratio of the strictest comparator; up to 1 is within. It grows in proportion to the
     error: 1 - PCC goes with the square of a small error, so its root counts; with an rtol, for
     which the place of the error matters as well, this holds near 1. allclose needs one of
-    STORED_RTOLS. Infinite where a metric is undefined or missing, or where only 0 is allowed; None
+    NEEDED_RTOLS. Infinite where a metric is undefined or missing, or where only 0 is allowed; None
     for a tolerance without comparators.
     """
 

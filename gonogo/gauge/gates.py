@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from gonogo import fields
-from gonogo.errors import FieldError
 from gonogo.spec.tolerances import Tolerance, for_output
 
 if TYPE_CHECKING:
@@ -31,8 +29,6 @@ class Gate:
     kernels: tuple[str, ...] = ()
     tolerance: Mapping[str, Any] = field(default_factory=dict)
     limits: Mapping[str, Any] = field(default_factory=dict)
-    formula: str | None = None
-    limit: str = ""
 
     def tolerance_for(self, output: str) -> Tolerance | None:
         """Return the declared tolerance of an output; None where the gate needs the arrays."""
@@ -50,8 +46,6 @@ class Gate:
 
     def limit_in(self, output_format: str) -> str:
         """Return the limit of outputs in this format in words."""
-        if self.limit:
-            return self.limit
         limits: Mapping[str, Any] = self.tolerance or self.limits_in(output_format)
         if "guard" in limits:
             return f"atol {limits['atol']:g} or rtol {limits['rtol']:g}, whichever is wider"
@@ -66,50 +60,14 @@ def _words(limits: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:g}" for name, value in limits.items())
 
 
-@dataclass(frozen=True)
-class CalibratedGate:
-    """A gate whose limit is measured on right kernels: benchmarks/yardstick.py compares them.
-
-    The limit of an operation in a format is `factor` times a percentile of what right kernels have:
-    their largest errors ("max_abs"), or the errors of all elements in ulps ("ulp"), rounded up.
-
-    Attributes:
-        least: the smallest limit.
-        ceilings: by format, the limit from which on the tolerance is judged in its place.
-    """
-
-    name: str
-    sentence: str
-    source: str
-    measure: Literal["max_abs", "ulp"]
-    percentile: float
-    factor: float
-    least: float = 0.0
-    ceilings: Mapping[str, float] = field(default_factory=dict)
-    tolerance: Mapping[str, float] = field(default_factory=dict)
-
-    def limit(self, measured: float, output_format: str) -> Mapping[str, float]:
-        """Return the tolerance after the percentile that was measured on right kernels."""
-        if self.measure == "max_abs":
-            return {"atol": self.factor * measured}
-        budget = math.ceil(self.factor * measured) if math.isfinite(measured) else math.inf
-        if budget > self.ceilings.get(output_format, math.inf):
-            return self.tolerance
-        return {"ulp": max(budget, self.least)}
-
-
 def _gate(name: str, entry: Mapping[str, Any]) -> Gate:
     given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}
     return Gate(name, **given)
 
 
 _TABLE = tomllib.loads(files("gonogo.gauge").joinpath("gates.toml").read_text("utf-8"))
-CALIBRATED: Mapping[str, CalibratedGate] = {
-    name: CalibratedGate(name, **entry) for name, entry in _TABLE.pop("calibrated").items()
-}
-"""The gates that are measured on right kernels, by name. The gauge doesn't apply them."""
 GATES: Mapping[str, Gate] = {name: _gate(name, entry) for name, entry in _TABLE.items()}
-"""Every other gate by name."""
+"""Every gate by name."""
 
 _DECLARED = [gate.tolerance_for(name) for gate in GATES.values() for name in gate.outputs]
 RTOLS = tuple(sorted({one.rtol for one in _DECLARED if one and one.rtol is not None}))
@@ -122,10 +80,7 @@ def named(names: Sequence[str], path: str = "gates") -> tuple[Gate, ...]:
     Raises FieldError for an unknown name and for a name given twice.
     """
     for place, name in enumerate(names):
-        if name not in GATES:
-            reason = f"unknown gate{fields.did_you_mean(name, GATES)}"
-            limit = "one of " + ", ".join(GATES)
-            raise FieldError(fields.join(path, place), name, reason, limit=limit)
+        fields.choice(name, GATES, fields.join(path, place), "unknown gate")
     fields.check_distinct(names, path)
     return tuple(GATES[name] for name in names or GATES)
 

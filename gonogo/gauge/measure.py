@@ -5,7 +5,7 @@ Everything else is read from these rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo import emulator
-from gonogo.arithmetic.formats import Doubles, half_cell, round_to
-from gonogo.gauge import limits
-from gonogo.gauge.comparators import STORED_RTOLS
-from gonogo.gauge.gates import RTOLS, judging
+from gonogo.arithmetic.formats import Doubles, half_cell, round_to, step
+from gonogo.closeness import NEEDED_RTOLS
+from gonogo.gauge.gates import RTOLS, Gate, judging
 from gonogo.gauge.kernels import Kind, Part
 from gonogo.judging.edges import edges
 from gonogo.judging.inputs import generate, quantise
@@ -100,7 +99,7 @@ def rtols_of(test: TestSpec) -> tuple[float, ...]:
     """Return every rtol at which a row is stored: the usual ones, the gates' and the test's own."""
     tolerances = [test.tolerance_for(name) for name in test.outputs]
     declared = {one.rtol for one in tolerances if one is not None and one.rtol is not None}
-    return tuple(sorted({*STORED_RTOLS, *RTOLS, *declared}))
+    return tuple(sorted({*NEEDED_RTOLS, *RTOLS, *declared}))
 
 
 def turn(test: TestSpec, arrays: Arrays) -> dict[str, NDArray[Any]]:
@@ -147,7 +146,8 @@ def measured(
         more = _needed(test, drawn.references[name], output)
         numbers["needed_atol"] = {**(numbers.get("needed_atol") or {}), **more}
         expected = drawn.expected[name].reshape(output.shape)
-        numbers["gates"] = limits.ratios(test, name, given, expected, output, judging(test))
+        gates = [gate for gate in judging(test) if name in gate.outputs and not gate.tolerance]
+        numbers["gates"] = gate_ratios(gates, test.numerics.output, output, expected)
     return {
         "part": part.name,
         "kind": part.kind.value,
@@ -180,12 +180,36 @@ def able(part: Part, drawn: Drawn, judgement: SeedJudgement) -> bool:
 
 def _needed(test: TestSpec, reference: Doubles, output: NDArray[np.float32]) -> dict[str, float]:
     """Return the needed atol at the rtols that the statistics don't have."""
-    extra = [rtol for rtol in rtols_of(test) if rtol not in STORED_RTOLS]
+    extra = [rtol for rtol in rtols_of(test) if rtol not in NEEDED_RTOLS]
     if not extra or not np.isfinite(output).all():
         return {}
     reference = reference.reshape(output.shape)
     error, size = np.abs(output - reference), np.abs(reference)
     return {repr(rtol): max(float((error - rtol * size).max()), 0.0) for rtol in extra}
+
+
+def gate_ratios(
+    gates: Iterable[Gate], form: str, output: NDArray[np.float32], reference: Doubles
+) -> dict[str, float | None]:
+    """Return the largest ratio of error and limit by gate; up to 1 passes. None: infinite.
+
+    The errors are from the reference, the float64 function of what the kernel got, rounded once to
+    the output's format: what a perfect kernel would give. NaN and Inf are beyond every limit.
+    """
+    expected = round_to(reference, form)
+    error, size, ratios = np.abs(output - expected), np.abs(expected), {}
+    for gate in gates:
+        limits = gate.limits_in(form)
+        if "ulp" in limits:
+            allowed = limits["ulp"] * step(expected, form)
+        elif "guard" in limits:
+            allowed = np.maximum(limits["atol"], limits["rtol"] * (size + limits["guard"]))
+        else:
+            allowed = limits["atol"] + limits["rtol"] * size
+        with np.errstate(divide="ignore", invalid="ignore"):  # an error of 0 is within 0
+            ratio = float(np.where(error == 0, 0.0, error / allowed).max(initial=0.0))
+        ratios[gate.name] = ratio if np.isfinite(ratio) else None
+    return ratios
 
 
 def without_numbers(part: Part, seed: int, verdict: str, message: str) -> Row:

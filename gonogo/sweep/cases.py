@@ -5,8 +5,6 @@ They depend on the kernel, the numerics and the first seed alone.
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +14,7 @@ from typing import Any
 
 from gonogo.errors import FieldError
 from gonogo.kernels.registry import KERNELS
+from gonogo.reports.check_line import command
 from gonogo.spec.test_spec import TestSpec
 from gonogo.workloads import kernel_of, on_wormhole
 
@@ -62,13 +61,13 @@ class Case:
     def command(self, kernel: str, executor: str, build: str) -> str:
         """Return the command that runs it again on a build; kernel: its name, or its file."""
         test = self.test.canonical()
-        words = ["gonogo", "check", "--kernel", kernel, "--executor", executor]
-        words += ["--build", build, "--shape", ",".join(map(str, self.test.shape))]
-        words += ["--seed-start", str(self.seed)]
-        for name in ("parameters", "inputs", "numerics"):
-            if name in test:
-                words += [f"--{name}", json.dumps(test[name])]
-        return shlex.join(words)
+        flags = [
+            *(("kernel", kernel), ("executor", executor), ("build", build)),
+            ("shape", ",".join(map(str, self.test.shape))),
+            ("seed-start", self.seed),
+            *((name, test.get(name)) for name in ("parameters", "inputs", "numerics")),
+        ]
+        return command("check", flags)
 
 
 def regimes(input_format: str) -> list[dict[str, Any]]:

@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 import unchecked
+from gonogo.closeness import NEEDED_RTOLS
 from gonogo.gauge import kernels
-from gonogo.gauge.comparators import STORED_RTOLS
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.jobs import chunks, dispatching
 from gonogo_service.jobs.dispatching import Sendable
@@ -30,7 +30,7 @@ PASSES, FAILS, UNSEEN = 0.1, 2.0, 0.005
 
 def numbers(error: float) -> dict[str, Any]:
     """Statistics of an output whose every metric is `error`."""
-    needed = {f"{rtol:g}": error for rtol in STORED_RTOLS}
+    needed = {f"{rtol:g}": error for rtol in NEEDED_RTOLS}
     return {
         "count": 512,
         "nonfinite": 0,

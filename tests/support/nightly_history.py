@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 import stored_jobs
-from gonogo.gauge.comparators import STORED_RTOLS
+from gonogo.closeness import NEEDED_RTOLS
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import JobRow
@@ -65,7 +65,7 @@ def row(
     for output, entry in result["outputs"].items():
         entry["digest"] = hashlib.sha256(f"{bits} {output} {seed}".encode()).hexdigest()[:16]
         needed = entry["tolerance_ratio"] * stored_jobs.NIGHTLY["tolerance"]["atol"]
-        entry["needed_atol"] = {f"{rtol:g}": needed for rtol in STORED_RTOLS}
+        entry["needed_atol"] = {f"{rtol:g}": needed for rtol in NEEDED_RTOLS}
     return result | {"device": device, "position": position, "host_run": new_id()}
 
 

@@ -18,10 +18,9 @@ from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.flakiness.grades import Sharpness
 from gonogo.gauge.elsewhere import OtherInputs, beyond, candidates, compared
 from gonogo.gauge.kernels import Kind
-from gonogo.gauge.line import LEFT_OUT, gauge_line
 from gonogo.gauge.report import findings, report
 from gonogo.gauge.summary import GaugeCommand, GaugeReport, MeasuredTest, MutantMisses, TriedSummary
-from gonogo.reports.check_line import check_line
+from gonogo.reports.check_line import check_line, gauge_line, left_out_of_line
 from gonogo.spec.builds import EMULATOR
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.flags import store as flags
@@ -127,7 +126,7 @@ def _command(
         wrong_builds=[part.build for part in foreign if part.kind is Kind.no_go],
         gates=gates,
     )
-    return GaugeCommand(line, [name for name in LEFT_OUT if name in canonical])
+    return GaugeCommand(line, left_out_of_line(canonical))
 
 
 def _open(

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 from gonogo import urls
 from gonogo.flakiness.grades import Sharpness
 from gonogo.gauge.elsewhere import OtherInputs
-from gonogo.gauge.plan import Planned
+from gonogo.gauge.kernels import Planned
 from gonogo.gauge.summary import GaugeReport
 from gonogo.urls import API
 from gonogo_service.jobs.model import JobRow

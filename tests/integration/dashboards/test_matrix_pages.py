@@ -15,7 +15,7 @@ import gauge_results
 import nightly_history
 import stored_jobs
 from api import in_process
-from gonogo.gauge.comparators import STORED_RTOLS
+from gonogo.closeness import NEEDED_RTOLS
 from gonogo.settings import Settings
 from gonogo.spec.test_spec import TestSpec
 from gonogo_dashboards.comparison import compare_page, worse_page
@@ -176,7 +176,7 @@ def test_the_strip_has_every_seed_with_the_lines_that_its_statistics_tell(engine
         ]
         for row in rows:
             needed = row["outputs"]["dx"]["tolerance_ratio"] * 0.5
-            row["outputs"]["dx"]["needed_atol"] = {f"{rtol:g}": needed for rtol in STORED_RTOLS}
+            row["outputs"]["dx"]["needed_atol"] = {f"{rtol:g}": needed for rtol in NEEDED_RTOLS}
         stored_jobs.report(session, mixed.id, [*rows, stored_jobs.unwell(5, "hang", "no answer")])
         stored_jobs.finish(session, mixed.id)
         about = {"test": spec.canonical(), "branch": "main", "seeds": {"count": 1}}

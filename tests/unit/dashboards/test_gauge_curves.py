@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from gonogo.gauge.comparators import STORED_RTOLS, Comparator
+from gonogo.closeness import NEEDED_RTOLS
+from gonogo.gauge.comparators import Comparator
 from gonogo.gauge.curves import MAX_STEPS, Curves, curves
 from gonogo.gauge.summary import MeasuredRate
 from gonogo_dashboards.gauges import charts
@@ -26,7 +27,7 @@ def row(part: str, *errors: float, kind: str = "no_go") -> dict[str, Any]:
     for name, error in zip(("dx", "dgamma"), errors, strict=False):
         outputs[name] = {
             "nonfinite": 0 if math.isfinite(error) else 1,
-            "needed_atol": {f"{rtol:g}": error for rtol in STORED_RTOLS},
+            "needed_atol": {f"{rtol:g}": error for rtol in NEEDED_RTOLS},
         }
     return {"part": part, "kind": kind, "able": True, "outputs": outputs}
 

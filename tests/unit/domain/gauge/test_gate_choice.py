@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 import gonogo.settings
 from gonogo.cli.app import app
 from gonogo.errors import FieldError
-from gonogo.gauge.line import gauge_line
 from gonogo.gauge.report import report
 from gonogo.gauge.tests_file import parse
+from gonogo.reports.check_line import gauge_line
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.gauges.bodies import GaugeIn
 from gonogo_service.gauges.submission import check
@@ -36,14 +36,14 @@ def test_chosen_gates_are_the_ones_reported_with_their_limits_and_sources() -> N
 
 
 def test_a_gate_that_does_not_judge_the_kernel_is_left_out() -> None:
-    result = CliRunner().invoke(app, [*FLAGS, "--gate", "hipdnn", "--json"])
+    result = CliRunner().invoke(app, [*FLAGS, "--gate", "tt-train-forward", "--json"])
     assert json.loads(result.stdout)["gates"] == {}
 
 
 def test_the_table_has_each_gate_s_limit() -> None:
-    table = CliRunner().invoke(app, [*FLAGS, "--gate", "benchdnn"]).stdout
-    (line,) = [line for line in table.splitlines() if line.startswith("benchdnn")]
-    assert "5e-7" in line
+    table = CliRunner().invoke(app, [*FLAGS, "--gate", "kernelbench"]).stdout
+    (line,) = [line for line in table.splitlines() if line.startswith("kernelbench")]
+    assert "rtol 0.01" in line
 
 
 def test_an_unknown_gate_is_a_usage_error_before_anything_runs() -> None:
@@ -70,19 +70,19 @@ def test_a_gauge_over_http_is_refused_for_an_unknown_gate() -> None:
     settings = gonogo.settings.load()
     body: dict[str, Any] = {"test": TEST, "seeds": {"count": 1}}
     with pytest.raises(FieldError) as problem:
-        check(GaugeIn.model_validate({**body, "gates": ["hipdn"]}), settings)
+        check(GaugeIn.model_validate({**body, "gates": ["kernelbnch"]}), settings)
     assert problem.value.field == "gates.0"
-    assert "did you mean 'hipdnn'?" in str(problem.value)
-    assert check(GaugeIn.model_validate({**body, "gates": ["hipdnn"]}), settings)
+    assert "did you mean 'kernelbench'?" in str(problem.value)
+    assert check(GaugeIn.model_validate({**body, "gates": ["kernelbench"]}), settings)
 
 
 def test_the_line_that_measures_again_names_the_gates() -> None:
     canonical = TestSpec.parse(TEST).canonical()
-    line = gauge_line(canonical, start=0, count=1, gates=["ulp-10", "benchdnn"])
+    line = gauge_line(canonical, start=0, count=1, gates=["ulp-10", "kernelbench"])
     words = shlex.split(line)
     assert [words[place + 1] for place, word in enumerate(words) if word == "--gate"] == [
         "ulp-10",
-        "benchdnn",
+        "kernelbench",
     ]
     assert "--gate" not in gauge_line(canonical, start=0, count=1)
 

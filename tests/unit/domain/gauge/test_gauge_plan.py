@@ -15,9 +15,8 @@ from typer.testing import CliRunner
 from gonogo.cli.app import app
 from gonogo.errors import FieldError
 from gonogo.gauge import kernels
-from gonogo.gauge.kernels import Kind
-from gonogo.gauge.line import gauge_line
-from gonogo.gauge.plan import RIGHT_KERNELS, planned
+from gonogo.gauge.kernels import RIGHT_KERNELS, Kind, planned
+from gonogo.reports.check_line import gauge_line
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.messages import gauge_parts
 from numeric_cases import spec
@@ -75,8 +74,9 @@ def test_a_worker_knows_the_test_s_parts_and_says_which_it_has_not() -> None:
     "test",
     [
         {
-            "kernel": "layernorm_fw",
-            "shape": [4, 40],
+            "kernel": "groupnorm_fw",
+            "shape": [1, 4, 8],
+            "parameters": {"num_groups": 2},
             "epsilon": 1e-5,
             "tolerance": {"rtol": 0.01, "atol": 0.05, "pcc": 0.99, "ulp": 8},
         },
@@ -108,7 +108,7 @@ def test_a_tolerance_is_given_once() -> None:
 def test_planning_and_reporting_load_no_scipy() -> None:
     code = (
         "import sys\n"
-        "from gonogo.gauge.plan import planned\n"
+        "from gonogo.gauge.kernels import planned\n"
         "from gonogo.gauge.report import report\n"
         "from gonogo.spec.test_spec import TestSpec\n"
         "test = TestSpec.parse({'kernel': 'layernorm_bw', 'shape': [32, 32]})\n"
