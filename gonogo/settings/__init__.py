@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from ipaddress import ip_network
@@ -20,6 +20,8 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import (
+    AfterValidator,
+    BeforeValidator,
     Field,
     NonNegativeFloat,
     NonNegativeInt,
@@ -27,7 +29,6 @@ from pydantic import (
     PositiveInt,
     SecretStr,
     ValidationError,
-    field_validator,
     model_validator,
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -88,6 +89,110 @@ OUTSIDE_VARIABLES = {
 }
 
 
+def _split(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+"""Comma-separated."""
+
+
+def _must(fits: Callable[[str], bool], words: str) -> AfterValidator:
+    """Return a check of a text or a secret: what it must do, without its value."""
+
+    def check(value: str | SecretStr | None) -> str | SecretStr | None:
+        text = value.get_secret_value() if isinstance(value, SecretStr) else value
+        if text is not None and not fits(text):
+            raise ValueError(f"must {words}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _each(fits: Callable[[str], bool], words: str) -> AfterValidator:
+    """Return a check of every name."""
+
+    def check(names: tuple[str, ...]) -> tuple[str, ...]:
+        for number, name in enumerate(names, 1):
+            if not fits(name):
+                raise ValueError(f"number {number} {words}")
+        return names
+
+    return AfterValidator(check)
+
+
+def _each_part(fits: Callable[[str], bool]) -> Callable[[str], bool]:
+    return lambda text: all(fits(part.strip()) for part in text.split(","))
+
+
+def _has_scheme(*schemes: str) -> Callable[[str], bool]:
+    """Return whether a URL can be taken apart, and has one of these schemes and a host."""
+
+    def fits(url: str) -> bool:
+        try:
+            parts = urlsplit(url)
+            has_port = parts.port is None or parts.port > 0
+        except ValueError:  # such as a password with a slash in it
+            return False
+        is_whole = bool(parts.hostname) or parts.scheme == "unix"
+        return has_port and is_whole and parts.scheme in schemes
+
+    return fits
+
+
+def _is_api(url: str) -> bool:
+    return _has_scheme("http", "https")(url) and not {"?", "#"}.intersection(url)
+
+
+def _is_database(url: str) -> bool:
+    # not taken apart: SQLAlchemy takes passwords with a slash in them
+    scheme = url.partition("://")[0].partition("+")[0]
+    return scheme in {"postgres", "postgresql", "sqlite"}
+
+
+def _as_redis_py(value: object) -> object:
+    """Return Celery's spelling of a socket as that of redis-py."""
+    prefix = "redis+socket://"
+    if not isinstance(value, str) or not value.startswith(prefix):
+        return value
+    return "unix://" + value.removeprefix(prefix).replace("virtual_host=", "db=")
+
+
+def _is_any_network(text: str) -> bool:
+    try:
+        ip_network(text)
+    except ValueError:
+        return False
+    return True
+
+
+def is_network(text: str) -> bool:
+    """Return whether a text is an address or a network, and not all addresses."""
+    return _is_any_network(text) and ip_network(text).prefixlen > 0
+
+
+def _is_passed_on(text: str) -> bool:
+    return bool(_PASSED_ON.fullmatch(text)) and not text.startswith(PREFIX)
+
+
+def _is_standard(secret: str) -> bool:
+    try:
+        return 24 <= len(b64decode(secret.removeprefix("whsec_"), validate=True)) <= 64
+    except ValueError:
+        return False
+
+
+NARROW = (
+    "is no address or network of a proxy (allowed: such as 127.0.0.1 or 172.18.0.0/16; neither a "
+    "name nor all addresses, whose senders could call themselves anything)"
+)
+PASSED_ON = (
+    "must be a variable's name, or its beginning and *; GONOGO_ variables are never passed on"
+)
+
+
 class Settings(BaseSettings):
     """Typed settings; a field `x` is read from GONOGO_X.
 
@@ -98,315 +203,186 @@ class Settings(BaseSettings):
         env_prefix=PREFIX, frozen=True, extra="ignore", env_ignore_empty=True
     )
 
-    embedded: bool = Field(
-        False,
-        description=(
-            "set by `gonogo up` for its children: SQLite, private Redis, no login on loopback"
+    embedded: bool = False
+    """set by `gonogo up` for its children: SQLite, private Redis, no login on loopback"""
+    loopback_login: bool = False
+    """set by `gonogo up --token-file`: the embedded service asks for a login on loopback"""
+    database_url: Annotated[
+        str | None, _must(_is_database, "be a postgresql+psycopg:// or sqlite:/// URL")
+    ] = Field(None, json_schema_extra=SECRET)
+    """SQLAlchemy URL of the database: `postgresql+psycopg://...` or `sqlite:///...`"""
+    broker_url: Annotated[
+        str | None,
+        BeforeValidator(_as_redis_py),
+        _must(_has_scheme("redis", "rediss", "unix"), "be a redis://, rediss:// or unix:// URL"),
+    ] = Field(None, json_schema_extra=SECRET)
+    """Redis URL of the queues: `redis://...`, `rediss://...` or `unix:///path/to/socket`"""
+    secret_key: Annotated[
+        SecretStr | None, _must(lambda text: len(text) >= 32, "have at least 32 characters")
+    ] = None
+    """key of sessions, CSRF tokens and the keyed hashes of tokens, those of hosts too; at least 32
+    characters"""
+    url: Annotated[
+        str | None,
+        _must(
+            _has_scheme("http", "https"),
+            "be an http:// or https:// URL with a host, such as http://127.0.0.1:8717",
         ),
-    )
-    loopback_login: bool = Field(
-        False,
-        description=(
-            "set by `gonogo up --token-file`: the embedded service asks for a login on loopback"
-        ),
-    )
-    database_url: str | None = Field(
-        None,
-        description="SQLAlchemy URL of the database: `postgresql+psycopg://...` or `sqlite:///...`",
-        json_schema_extra=SECRET,
-    )
-    broker_url: str | None = Field(
-        None,
-        description=(
-            "Redis URL of the queues: `redis://...`, `rediss://...` or `unix:///path/to/socket`"
-        ),
-        json_schema_extra=SECRET,
-    )
-    secret_key: SecretStr | None = Field(
-        None,
-        description=(
-            "key of sessions, CSRF tokens and the keyed hashes of tokens, those of hosts too; at "
-            "least 32 characters"
-        ),
-    )
-    url: str | None = Field(
-        None,
-        description=(
-            "the service's own address, for links and for the command line, such as "
-            "`https://gonogo.example.org`"
-        ),
-    )
-    token: SecretStr | None = Field(
-        None, description="command line: bearer token sent to the server"
-    )
-    webhook_secret: SecretStr | None = Field(
-        None,
-        description=(
-            "command line: the subscription's secret (`whsec_...`) for `gonogo webhooks verify`"
-        ),
-    )
-    host: str = Field("127.0.0.1", description="address that the API binds")
-    port: int = Field(
-        8717, ge=0, le=65535, description="port that the API binds; 0 takes any free one"
-    )
-    hosts: Annotated[tuple[str, ...], NoDecode] = Field(
-        ("localhost", "127.0.0.1", "[::1]"),
-        description="comma-separated Host names that the API answers to",
-    )
-    proxies: Annotated[tuple[str, ...], NoDecode] = Field(
-        (),
-        description=(
-            "comma-separated addresses or networks of reverse proxies whose X-Forwarded-* headers "
-            "are believed, such as `127.0.0.1,172.18.0.0/16`; never `*`"
-        ),
-    )
-    var_dir: str = Field(
-        "var",
-        description=(
-            "folder of the embedded service: database, keys, logs, `up.json`; of a device host: "
-            "its token `host.json`, and what its workers remember"
-        ),
-    )
-    ca_file: str | None = Field(
-        None,
-        description=(
-            "file with the certificate of the authority that signs the service's, where it is a "
-            "lab's own; on the server, the codes of `gonogo hosts add` have its fingerprint"
-        ),
-    )
-    builds: str | None = Field(
-        None, description="worker: the TOML file that says what a build's name means on this host"
-    )
-    kernels: Annotated[tuple[str, ...], NoDecode] = Field(
-        (),
-        description=(
-            "comma-separated kernels that the service and its workers load besides those that we "
-            "ship: names that installed packages offer, and absolute paths of Python files "
-            "(manual: own_kernel); local commands and pytest need no such list"
-        ),
-    )
-    executors: str = Field(
-        "",
-        description=(
-            "worker: plug-ins, comma-separated `name=package.module:Factory@/path/to/python`, or "
-            "the name of an entry point `gonogo.executors`"
-        ),
-    )
-    arch: str = Field(
-        "wormhole", description="worker: architecture of its device, part of the queue's name"
-    )
-    board: str = Field("n150", description="worker: board of its device, part of the queue's name")
-    lock_dir: str | None = Field(
-        None, description="worker: folder of the devices' lock files; default `locks` in `var_dir`"
-    )
-    tt_smi: str = Field(
-        "tt-smi", description="worker: the program that tells and resets this host's chips"
-    )
-    tt_triage: str | None = Field(
-        None,
-        description=(
-            "worker: command run on a hang, before the process is killed; default "
-            "`$TT_METAL_HOME/tools/tt-triage.py`"
-        ),
-    )
-    reset_device: str | None = Field(
-        None,
-        description=(
-            "worker: command that resets a device (`{index}`, `{pci}`, `{serial}`, `{name}`); "
-            "for a chip `tt-smi -r {index}`"
-        ),
-    )
-    reload_driver: str | None = Field(
-        None, description="worker: command tried next, such as one that reloads the kernel driver"
-    )
-    reset_host: str | None = Field(
-        None, description="worker: command tried last, such as one that asks the power switch"
-    )
-    canary_every_s: NonNegativeFloat = Field(
-        21600.0,
-        description=(
-            "worker: the canary runs before a chunk when the last one was this long ago; 0: never"
-        ),
-    )
-    canary_every_jobs: NonNegativeInt = Field(
-        0, description="worker: or this many chunks ago; 0: never"
-    )
-    retest_s: PositiveFloat = Field(
-        60.0,
-        description=(
-            "worker: a bad device tests itself again after this long, then after twice as "
-            "long, up to an hour"
-        ),
-    )
-    chunk_deadline_s: PositiveFloat = Field(
-        7200.0, description="an attempt that runs longer is stopped; what is missing is tried again"
-    )
-    child_memory_bytes: PositiveInt | None = Field(
-        None,
-        description=(
-            "worker: memory that each process of a kernel may allocate (RLIMIT_DATA); default: "
-            "no limit"
-        ),
-    )
-    child_variables: Annotated[tuple[str, ...], NoDecode] = Field(
-        (),
-        description=(
-            "worker and local commands: comma-separated further variables that kernels' processes "
-            "get, such as `KERNELS_STORE,MYLIB_*` (manual: executors)"
-        ),
-    )
-    child_user: str | None = Field(
-        None,
-        description=(
-            "worker: the user that kernels run as, by name or number, and further groups, such as "
-            "`gonogo-kernel:tenstorrent`, so that kernels can't read the worker's files "
-            "(manual: devices); default: the worker's own user"
-        ),
-    )
-    max_elements: PositiveInt = Field(
-        64 * 2**20, description="largest number of elements of a test's shape"
-    )
-    max_seeds: PositiveInt = Field(
-        100_000, description="largest number of (seed, repeat) pairs of a job"
-    )
-    max_gauge_runs: PositiveInt = Field(
-        2000, description="largest number of (seed, part) pairs of a gauge"
-    )
-    quota_open_jobs: NonNegativeInt = Field(
-        1000, description="open jobs, gauges and bisections of a token; 0: no limit"
-    )
-    quota_device_s: NonNegativeFloat = Field(
-        1e6,
-        description="estimated device seconds of a token that no worker has started; 0: no limit",
-    )
-    quota_artifact_bytes: NonNegativeInt = Field(
-        10 * 2**30,
-        description="bytes of artifacts of the jobs that a token made within a day; 0: no limit",
-    )
-    quota_requests: NonNegativeInt = Field(
-        6000, description="requests of a token in a minute, for each process; 0: no limit"
-    )
-    public_badges: bool = Field(
-        False,
-        description=(
-            "everybody may see the badges below `/badges`: names of tests, suites and branches "
-            "with their newest results"
-        ),
-    )
-    waiver_days: PositiveInt = Field(
-        90,
-        le=3650,
-        description=(
-            "a waiver or an acknowledgement lasts this many days from now at the most; it can be "
-            "renewed"
-        ),
-    )
-    token_days: PositiveInt = Field(
-        90, le=36500, description="a token ends after this many days unless an admin says otherwise"
-    )
-    max_token_days: PositiveInt | None = Field(
-        None,
-        le=36500,
-        description="the longest life of a token; default: any, also a token that never ends",
-    )
-    max_body_bytes: PositiveInt = Field(2**20, description="largest body of a request, in bytes")
-    max_delivery_bytes: PositiveInt = Field(
-        5 * 2**20, description="largest incoming delivery of a CI system, in bytes"
-    )
-    body_deadline_s: PositiveFloat = Field(
-        30.0,
-        description=(
-            "a body must arrive within this time; a delivery within 10 s, an uploaded file within "
-            "four times as long"
-        ),
-    )
-    read_timeout_s: PositiveFloat = Field(
-        30.0, description="a statement that reads for a page or an answer ends after this time"
-    )
-    max_connections: PositiveInt = Field(
-        500,
-        description=(
-            "connections, and requests, of each HTTP process at once; further requests get 503. "
-            "Their shares by address are the proxy's"
-        ),
-    )
-    max_import_bytes: PositiveInt = Field(
-        32 * 2**20, description="largest file of `POST /imports`, in bytes"
-    )
-    per_seed_deadline_s: PositiveFloat = Field(
-        600.0,
-        description="a seed that takes longer is a `hang`; the limit is shorter where 20 times"
-        " what a seed is expected to take, at least 30 s (150 s for a child's first seed), is less",
-    )
-    heartbeat_s: PositiveFloat = Field(5.0, description="a worker says this often that it lives")
-    heartbeat_timeout_s: PositiveFloat = Field(
-        30.0, description="an attempt without a heartbeat for this long is lost"
-    )
-    poll_s: PositiveFloat = Field(
-        1.0,
-        description="the dispatcher reads the database at least this often, notified or not",
-    )
-    chunk_seconds: PositiveFloat = Field(
-        20.0, description="estimated device time of one chunk of a job"
-    )
-    keep_artifacts_days: NonNegativeInt = Field(
-        90,
-        le=36500,
-        description="artifacts and logs of a job stay this long after its end; 0: for ever",
-    )
-    keep_seeds_days: NonNegativeInt = Field(
-        400,
-        le=36500,
-        description=(
-            "results per seed of a job stay this long after its end; its counts and statistics "
-            "stay longer; 0: for ever"
-        ),
-    )
-    keep_builds: Annotated[tuple[str, ...], NoDecode] = Field(
-        (),
-        description=(
-            "comma-separated builds whose jobs lose nothing, such as releases that others are "
-            "compared with; `*` stands for any text"
-        ),
-    )
-    webhook_private: Annotated[tuple[str, ...], NoDecode] = Field(
-        (),
-        description=(
-            "comma-separated networks that are not public and that webhooks may be sent to "
-            "anyway, such as `10.1.0.0/16`"
-        ),
-    )
-    github_token: SecretStr | None = Field(
-        None, description="token that sets commit statuses and writes comments on GitHub"
-    )
-    github_app_id: str | None = Field(
-        None,
-        description="GitHub App in whose name it is done where it is installed, with check runs",
-    )
-    github_app_key: SecretStr | None = Field(
-        None, description="the App's private key: PEM text, or the path of a file with it"
-    )
-    github_url: str = Field(
-        "https://api.github.com",
-        description="GitHub's REST API; GitHub Enterprise Server: `https://host/api/v3`",
-    )
-    github_webhook_secret: SecretStr | None = Field(
-        None,
-        description=(
-            "secret of GitHub's webhooks; several, comma-separated, while one replaces the "
-            "other; without one none is taken"
-        ),
-    )
-    ci_webhook_secret: SecretStr | None = Field(
-        None,
-        description=(
-            "`whsec_...` secret of other CI systems' deliveries (Standard Webhooks); several, "
-            "comma-separated"
-        ),
-    )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="least level that is logged"
-    )
+    ] = None
+    """the service's own address, for links and for the command line, such as
+    `https://gonogo.example.org`"""
+    token: SecretStr | None = None
+    """command line: bearer token sent to the server"""
+    webhook_secret: SecretStr | None = None
+    """command line: the subscription's secret (`whsec_...`) for `gonogo webhooks verify`"""
+    host: str = "127.0.0.1"
+    """address that the API binds"""
+    port: int = Field(8717, ge=0, le=65535)
+    """port that the API binds; 0 takes any free one"""
+    hosts: Names = ("localhost", "127.0.0.1", "[::1]")
+    """comma-separated Host names that the API answers to"""
+    proxies: Annotated[Names, _each(is_network, NARROW)] = ()
+    """comma-separated addresses or networks of reverse proxies whose X-Forwarded-* headers are
+    believed, such as `127.0.0.1,172.18.0.0/16`; never `*`"""
+    var_dir: str = "var"
+    """folder of the embedded service: database, keys, logs, `up.json`; of a device host: its token
+    `host.json`, and what its workers remember"""
+    ca_file: str | None = None
+    """file with the certificate of the authority that signs the service's, where it is a lab's own;
+    on the server, the codes of `gonogo hosts add` have its fingerprint"""
+    builds: str | None = None
+    """worker: the TOML file that says what a build's name means on this host"""
+    kernels: Names = ()
+    """comma-separated kernels that the service and its workers load besides those that we ship:
+    names that installed packages offer, and absolute paths of Python files (manual: own_kernel);
+    local commands and pytest need no such list"""
+    executors: str = ""
+    """worker: plug-ins, comma-separated `name=package.module:Factory@/path/to/python`, or the name
+    of an entry point `gonogo.executors`"""
+    arch: str = "wormhole"
+    """worker: architecture of its device, part of the queue's name"""
+    board: str = "n150"
+    """worker: board of its device, part of the queue's name"""
+    lock_dir: str | None = None
+    """worker: folder of the devices' lock files; default `locks` in `var_dir`"""
+    tt_smi: str = "tt-smi"
+    """worker: the program that tells and resets this host's chips"""
+    tt_triage: str | None = None
+    """worker: command run on a hang, before the process is killed; default
+    `$TT_METAL_HOME/tools/tt-triage.py`"""
+    reset_device: str | None = None
+    """worker: command that resets a device (`{index}`, `{pci}`, `{serial}`, `{name}`); for a chip
+    `tt-smi -r {index}`"""
+    reload_driver: str | None = None
+    """worker: command tried next, such as one that reloads the kernel driver"""
+    reset_host: str | None = None
+    """worker: command tried last, such as one that asks the power switch"""
+    canary_every_s: NonNegativeFloat = 21600.0
+    """worker: the canary runs before a chunk when the last one was this long ago; 0: never"""
+    canary_every_jobs: NonNegativeInt = 0
+    """worker: or this many chunks ago; 0: never"""
+    retest_s: PositiveFloat = 60.0
+    """worker: a bad device tests itself again after this long, then after twice as long, up to an
+    hour"""
+    chunk_deadline_s: PositiveFloat = 7200.0
+    """an attempt that runs longer is stopped; what is missing is tried again"""
+    child_memory_bytes: PositiveInt | None = None
+    """worker: memory that each process of a kernel may allocate (RLIMIT_DATA); default: no limit"""
+    child_variables: Annotated[Names, _each(_is_passed_on, PASSED_ON)] = ()
+    """worker and local commands: comma-separated further variables that kernels' processes get,
+    such as `KERNELS_STORE,MYLIB_*` (manual: executors)"""
+    child_user: str | None = None
+    """worker: the user that kernels run as, by name or number, and further groups, such as
+    `gonogo-kernel:tenstorrent`, so that kernels can't read the worker's files (manual: devices);
+    default: the worker's own user"""
+    max_elements: PositiveInt = 64 * 2**20
+    """largest number of elements of a test's shape"""
+    max_seeds: PositiveInt = 100_000
+    """largest number of (seed, repeat) pairs of a job"""
+    max_gauge_runs: PositiveInt = 2000
+    """largest number of (seed, part) pairs of a gauge"""
+    quota_open_jobs: NonNegativeInt = 1000
+    """open jobs, gauges and bisections of a token; 0: no limit"""
+    quota_device_s: NonNegativeFloat = 1e6
+    """estimated device seconds of a token that no worker has started; 0: no limit"""
+    quota_artifact_bytes: NonNegativeInt = 10 * 2**30
+    """bytes of artifacts of the jobs that a token made within a day; 0: no limit"""
+    quota_requests: NonNegativeInt = 6000
+    """requests of a token in a minute, for each process; 0: no limit"""
+    public_badges: bool = False
+    """everybody may see the badges below `/badges`: names of tests, suites and branches with their
+    newest results"""
+    waiver_days: PositiveInt = Field(90, le=3650)
+    """a waiver or an acknowledgement lasts this many days from now at the most; it can be
+    renewed"""
+    token_days: PositiveInt = Field(90, le=36500)
+    """a token ends after this many days unless an admin says otherwise"""
+    max_token_days: PositiveInt | None = Field(None, le=36500)
+    """the longest life of a token; default: any, also a token that never ends"""
+    max_body_bytes: PositiveInt = 2**20
+    """largest body of a request, in bytes"""
+    max_delivery_bytes: PositiveInt = 5 * 2**20
+    """largest incoming delivery of a CI system, in bytes"""
+    body_deadline_s: PositiveFloat = 30.0
+    """a body must arrive within this time; a delivery within 10 s, an uploaded file within four
+    times as long"""
+    read_timeout_s: PositiveFloat = 30.0
+    """a statement that reads for a page or an answer ends after this time"""
+    max_connections: PositiveInt = 500
+    """connections, and requests, of each HTTP process at once; further requests get 503. Their
+    shares by address are the proxy's"""
+    max_import_bytes: PositiveInt = 32 * 2**20
+    """largest file of `POST /imports`, in bytes"""
+    per_seed_deadline_s: PositiveFloat = 600.0
+    """a seed that takes longer is a `hang`; the limit is shorter where 20 times what a seed is
+    expected to take, at least 30 s (150 s for a child's first seed), is less"""
+    heartbeat_s: PositiveFloat = 5.0
+    """a worker says this often that it lives"""
+    heartbeat_timeout_s: PositiveFloat = 30.0
+    """an attempt without a heartbeat for this long is lost"""
+    poll_s: PositiveFloat = 1.0
+    """the dispatcher reads the database at least this often, notified or not"""
+    chunk_seconds: PositiveFloat = 20.0
+    """estimated device time of one chunk of a job"""
+    keep_artifacts_days: NonNegativeInt = Field(90, le=36500)
+    """artifacts and logs of a job stay this long after its end; 0: for ever"""
+    keep_seeds_days: NonNegativeInt = Field(400, le=36500)
+    """results per seed of a job stay this long after its end; its counts and statistics stay
+    longer; 0: for ever"""
+    keep_builds: Names = ()
+    """comma-separated builds whose jobs lose nothing, such as releases that others are compared
+    with; `*` stands for any text"""
+    webhook_private: Annotated[
+        Names, _each(_is_any_network, "is no network such as 10.1.0.0/16")
+    ] = ()
+    """comma-separated networks that are not public and that webhooks may be sent to anyway, such as
+    `10.1.0.0/16`"""
+    github_token: SecretStr | None = None
+    """token that sets commit statuses and writes comments on GitHub"""
+    github_app_id: str | None = None
+    """GitHub App in whose name it is done where it is installed, with check runs"""
+    github_app_key: SecretStr | None = None
+    """the App's private key: PEM text, or the path of a file with it"""
+    github_url: Annotated[
+        str,
+        _must(_is_api, "be an http:// or https:// URL with a host"),
+        AfterValidator(lambda url: url.rstrip("/")),
+    ] = "https://api.github.com"
+    """GitHub's REST API; GitHub Enterprise Server: `https://host/api/v3`"""
+    github_webhook_secret: Annotated[
+        SecretStr | None,
+        _must(_each_part(lambda part: len(part) >= 16), "have at least 16 characters each"),
+    ] = None
+    """secret of GitHub's webhooks; several, comma-separated, while one replaces the other; without
+    one none is taken"""
+    ci_webhook_secret: Annotated[
+        SecretStr | None,
+        _must(_each_part(_is_standard), "be whsec_ and base64 of 24 to 64 bytes each"),
+    ] = None
+    """`whsec_...` secret of other CI systems' deliveries (Standard Webhooks); several,
+    comma-separated"""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """least level that is logged"""
 
     def __init__(self, **values: Any) -> None:
         """Check the values. Raises SettingsError, which names each wrong setting, not its value."""
@@ -414,128 +390,6 @@ class Settings(BaseSettings):
             super().__init__(**values)
         except ValidationError as problem:
             raise SettingsError(_in_words(problem)) from None
-
-    @field_validator(
-        "hosts",
-        "proxies",
-        "webhook_private",
-        "kernels",
-        "child_variables",
-        "keep_builds",
-        mode="before",
-    )
-    @classmethod
-    def _split(cls, value: object) -> object:
-        return (
-            tuple(part.strip() for part in value.split(",") if part.strip())
-            if isinstance(value, str)
-            else value
-        )
-
-    @field_validator("broker_url")
-    @classmethod
-    def _broker(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        if value.startswith("redis+socket://"):
-            value = "unix://" + value.removeprefix("redis+socket://").replace(
-                "virtual_host=", "db="
-            )
-        if _scheme(value) not in {"redis", "rediss", "unix"}:
-            raise ValueError("must be a redis://, rediss:// or unix:// URL")
-        return value
-
-    @field_validator("database_url")
-    @classmethod
-    def _database(cls, value: str | None) -> str | None:
-        # not taken apart: SQLAlchemy takes passwords with a slash in them
-        scheme = "" if value is None else value.partition("://")[0].partition("+")[0]
-        if value is not None and scheme not in {"postgres", "postgresql", "sqlite"}:
-            raise ValueError("must be a postgresql+psycopg:// or sqlite:/// URL")
-        return value
-
-    @field_validator("url")
-    @classmethod
-    def _address(cls, value: str | None) -> str | None:
-        if value is not None and _scheme(value) not in {"http", "https"}:
-            raise ValueError(
-                "must be an http:// or https:// URL with a host, such as http://127.0.0.1:8717"
-            )
-        return value
-
-    @field_validator("webhook_private")
-    @classmethod
-    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for number, text in enumerate(value, 1):
-            try:
-                ip_network(text)
-            except ValueError:
-                raise ValueError(f"number {number} is no network such as 10.1.0.0/16") from None
-        return value
-
-    @field_validator("proxies")
-    @classmethod
-    def _narrow_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for number, text in enumerate(value, 1):
-            if not is_network(text):
-                raise ValueError(
-                    f"number {number} is no address or network of a proxy (allowed: such as "
-                    "127.0.0.1 or 172.18.0.0/16; neither a name nor all addresses, whose senders "
-                    "could call themselves anything)"
-                )
-        return value
-
-    @field_validator("child_variables")
-    @classmethod
-    def _named(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for number, text in enumerate(value, 1):
-            if not _PASSED_ON.fullmatch(text) or text.startswith(PREFIX):
-                raise ValueError(
-                    f"number {number} must be a variable's name, or its beginning and *; "
-                    "GONOGO_ variables are never passed on"
-                )
-        return value
-
-    @field_validator("github_url")
-    @classmethod
-    def _github(cls, value: str) -> str:
-        parts = urlsplit(value)
-        if (
-            parts.scheme not in {"http", "https"}
-            or not parts.hostname
-            or parts.query
-            or parts.fragment
-        ):
-            raise ValueError("must be an http:// or https:// URL with a host")
-        return value.rstrip("/")
-
-    @field_validator("github_webhook_secret")
-    @classmethod
-    def _guessed_by_nobody(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and any(
-            len(part.strip()) < 16 for part in value.get_secret_value().split(",")
-        ):
-            raise ValueError("each secret must have at least 16 characters")
-        return value
-
-    @field_validator("ci_webhook_secret")
-    @classmethod
-    def _standard(cls, value: SecretStr | None) -> SecretStr | None:
-        for part in () if value is None else value.get_secret_value().split(","):
-            try:
-                size = len(b64decode(part.strip().removeprefix("whsec_"), validate=True))
-            except ValueError:
-                size = 0
-            if not 24 <= size <= 64:
-                raise ValueError("each secret must be whsec_ and base64 of 24 to 64 bytes")
-        return value
-
-    @field_validator("secret_key")
-    @classmethod
-    def _long_enough(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and len(value.get_secret_value()) < 32:
-            raise ValueError("must have at least 32 characters")
-        return value
 
     @model_validator(mode="after")
     def _beats(self) -> Settings:
@@ -545,27 +399,6 @@ class Settings(BaseSettings):
                 "would lose an attempt"
             )
         return self
-
-
-def is_network(text: str) -> bool:
-    """Return whether a text is an address or a network, and not all addresses."""
-    try:
-        return ip_network(text).prefixlen > 0
-    except ValueError:
-        return False
-
-
-def _scheme(url: str) -> str:
-    """Return the scheme of a URL that can be taken apart, else ""; urlsplit's errors quote parts.
-
-    Such a part may be a password: one with a slash in it ends the host and becomes the port.
-    """
-    try:
-        parts = urlsplit(url)
-        fits = parts.port is None or parts.port > 0
-    except ValueError:
-        return ""
-    return parts.scheme if fits and (parts.hostname or parts.scheme == "unix") else ""
 
 
 def _in_words(problem: ValidationError) -> str:
