@@ -49,7 +49,7 @@ def add(site: Site) -> None:
     site.add_list(
         urls.WAIVERS,
         "tests/waivers.html",
-        waivers.WaiverLine,
+        waivers.WAIVER_LINE,
         waivers.listed,
         "Which findings are accepted, by whom, until when?",
     )

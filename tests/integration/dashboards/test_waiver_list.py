@@ -35,7 +35,7 @@ def test_a_waiver_by_names_leads_to_the_list_that_shows_it(migrated_sqlite_url: 
         assert "ticket 12" in answer.text
         assert 'href="/waivers"' in api.client.get("/").text, "the navigation leads to it"
         listed = api.client.get("/waivers.csv")
-        assert listed.text.splitlines()[1].count("kim") == 1
+        assert "kim" in listed.text.splitlines()[1]
         hits = api.client.get("/search.json?q=waiver").json()["items"]
         assert [hit["url"] for hit in hits] == ["/waivers"]
 
@@ -52,11 +52,11 @@ def test_an_acknowledged_flag_is_listed_with_who_why_and_until_when(
         body = {"state": "acknowledged", "reason": "ticket 14", "owner": "kim"}
         known = api.client.patch(f"/api/v1/flags/{flag['id']}", json=body).json()
         (line,) = api.client.get("/waivers.json").json()["acknowledged"]
-        assert (line["owner"], line["reason"], line["expires_at"], line["flag_url"]) == (
+        assert (line["owner"], line["reason"], line["expires_at"], line["id"]) == (
             "kim",
             "ticket 14",
             known["expires_at"],
-            f"/flags/{flag['id']}",
+            flag["id"],
         )
         for page in ("/waivers", f"/tests/{test}"):
             text = api.client.get(page).text
@@ -83,14 +83,15 @@ def test_each_waiver_has_its_state_and_only_one_in_force_can_be_ended(
             ("ticket 12", "active"),
         ]
         assert lines[1]["test_words"] == "layernorm_bw 3×273×1×8462, rtol 0.001, atol 0.5"
-        assert lines[1]["test_url"] == f"/tests/{test}"
-        assert lines[1]["ends"].startswith("in ")
-        assert lines[1]["end_url"] == f"/api/v1/waivers/{first['id']}"
-        assert lines[0]["end_url"] is None
+        assert lines[1]["test"] == test
+        page = api.client.get("/waivers").text
+        assert page.count("End now") == 1
+        assert f'data-post="/api/v1/waivers/{first["id"]}"' in page
+        assert ">just now, by local<" in page, "the ended one"
+        assert ">in 2 d" in page
         active = api.client.get("/waivers.json?state=active").json()["items"]
         assert [line["id"] for line in active] == [first["id"]]
         later = utcnow() + timedelta(days=4)
         with time_machine.travel(later), api.context.reading() as session:
             expired = waivers.listed(session, {"state": "expired"}, None, 50, later).items
-        assert [line.id for line in expired] == [first["id"]]
-        assert expired[0].end_url is None
+        assert [line["id"] for line in expired] == [first["id"]]
