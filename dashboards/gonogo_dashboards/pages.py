@@ -93,6 +93,7 @@ def environment() -> Environment:
     templates.filters.update(capital=words.sentence_case, inline=words.inline)
     templates.filters.update(moment=words.moment, stamp=timestamp)
     templates.filters.update(age=lambda moment: words.since(moment, utcnow()))
+    templates.filters.update(lasting=lambda moment: words.lasting(moment, utcnow()))
     templates.filters.update(ahead=lambda moment: words.until(moment, utcnow()))
     templates.filters.update(seconds=lambda ms: "–" if ms is None else words.duration(ms / 1000))
     return templates

@@ -76,9 +76,9 @@ def test_an_offline_device_s_chart_shows_its_silence_and_says_when_it_began(
 ) -> None:
     with server.writing() as session:
         device_month.heard(session, utcnow() - timedelta(days=3))
-    (device,) = httpx.get(f"{server.url}/devices.json").json()["items"]
+    (line,) = httpx.get(f"{server.url}/devices.json").json()["items"]
     for days, marks in ((7, 1), (30, 1)):
-        page.goto(f"{server.url}{device['url']}?range={days}d")
+        page.goto(f"{server.url}/devices/{line['device']['id']}?range={days}d")
         silence = page.locator("#health-silence")
         expect(silence).to_have_text(re.compile(r"The last heartbeat came on .* UTC, 3 d ago"))
         (silent,) = page.locator("svg.health rect.silent").all()
@@ -96,13 +96,13 @@ def test_the_twins_say_the_same_and_what_is_not_there_is_said(server, page: Page
     with server.writing() as session:
         machines = stored_jobs.fleet(session, stored_jobs.submit(session))
     items = httpx.get(f"{server.url}/devices.json").json()["items"]
-    assert [(device["name"], device["health"]) for device in items] == [
+    assert [(line["device"]["name"], line["device"]["health"]) for line in items] == [
         ("wormhole:0", "good"),
         ("wormhole:1", "good"),
         ("wormhole:2", "suspect"),
         ("wormhole:3", "bad"),
     ]
-    assert items[2]["canary"]["outputs"]["dx"] == "badbadbadbad"
+    assert items[2]["device"]["canary"]["outputs"]["dx"] == "badbadbadbad"
     one = httpx.get(f"{server.url}/devices/{machines['wormhole:2']}.json").json()
     assert [entry["after"] for entry in one["history"]] == ["suspect", "good", "good"]
     assert httpx.get(f"{server.url}/devices/none.json").status_code == 404

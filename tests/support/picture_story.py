@@ -106,7 +106,7 @@ def fill(api: Api) -> dict[str, str]:
             session, running.id, [stored_jobs.row(seed, wrong=False) for seed in range(29)]
         )
     flag = api.client.get("/flags.json").json()["items"][0]["id"]
-    devices = api.client.get("/devices.json").json()["items"]
+    devices = api.get("/devices")["items"]
     return {
         "overview": urls.overview(),
         "tests": urls.catalogue(),
@@ -120,7 +120,9 @@ def fill(api: Api) -> dict[str, str]:
         "bisection": urls.bisection(bisection),
         "compare": urls.compare(commit(15), commit(17)),
         "devices": urls.devices(),
-        "device": next(device["url"] for device in devices if device["host"] == device_month.HOST),
+        "device": urls.device(
+            next(device["id"] for device in devices if device["host"] == device_month.HOST)
+        ),
         "jobs": urls.jobs(),
         "submit": urls.new_job({"test": job.test_key}),
         "runs": urls.runs(),

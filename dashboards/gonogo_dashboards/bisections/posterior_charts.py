@@ -7,7 +7,16 @@ import math
 from gonogo.flakiness.bisecting import Stage
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.bisections.searches import Search
-from gonogo_dashboards.charts.charts import AXIS, Options, marked, name_gap, room_above
+from gonogo_dashboards.charts.charts import (
+    Options,
+    boxes,
+    figure,
+    marked,
+    name_gap,
+    room_above,
+    symbols,
+    upright,
+)
 from gonogo_dashboards.kit import words
 
 _MOST_LEVEL = 6
@@ -30,49 +39,30 @@ def posterior(search: Search) -> Options:
         if line.runs
     ]
 
-    def share_axis(name: str, align: str, padding: list[int]) -> Options:
-        style = {"color": "$soft", "align": align, "padding": padding}
-        gap = name_gap(search.events)
-        axis = {"type": "value", "min": 0, "max": 1, "name": name, "nameGap": gap}
-        return {**AXIS, **axis, "nameTextStyle": style}
-
+    gap = name_gap(search.events)
+    left = upright("probability", min=0, max=1, nameGap=gap)
     # the key below says of what; on a phone two names meet
-    left = share_axis("probability", "left", [0, 0, 0, -40])
-    left["splitLine"] = {"show": True, "lineStyle": {"color": "$line"}}
-    room = {"top": room_above(search.events), "bottom": _bottom(len(builds))}
-    return {
-        "grid": {"left": 48, "right": 48, **room},
-        "tooltip": {"trigger": "item", "formatter": "row"},
-        "xAxis": {
-            **AXIS,
-            "type": "category",
-            "data": [words.brief(line.name) for line in builds],
-            "axisLabel": _slanted(len(builds)),
-        },
-        "yAxis": [left, share_axis(f"share {bad}", "right", [0, -40, 0, 0])],
-        "series": [
-            {
-                "type": "bar",
-                "name": "first changed build",
-                "itemStyle": {"color": "$band"},
-                "dimensions": ["_x", "probability", "build"],
-                "encode": {"x": 0, "y": 1},
-                "data": bars,
-            },
-            {
-                "type": "scatter",
-                "name": f"share of runs {bad}",
-                "yAxisIndex": 1,
-                "symbol": "circle",
-                "symbolSize": 9,
-                "itemStyle": {"color": "$ink", "opacity": 0.8},
-                "dimensions": ["_x", f"share {bad}", "build", "runs", bad],
-                "encode": {"x": 0, "y": 1},
-                "data": marks,
-            },
-            *marked(search.events, len(builds), numbered=True),
-        ],
+    right = upright(f"share {bad}", min=0, max=1, nameGap=gap, splitLine={"show": False})
+    right["nameTextStyle"] = {"color": "$soft", "align": "right", "padding": [0, -40, 0, 0]}
+    across = {
+        "type": "category",
+        "data": [words.brief(line.name) for line in builds],
+        "axisLabel": _slanted(len(builds)),
     }
+    shares = {
+        "type": "bar",
+        "name": "first changed build",
+        "itemStyle": {"color": "$band"},
+        "dimensions": ["_x", "probability", "build"],
+        "encode": {"x": 0, "y": 1},
+        "data": bars,
+    }
+    dimensions = ["_x", f"share {bad}", "build", "runs", bad]
+    look = {"symbol": "circle", "itemStyle": {"color": "$ink", "opacity": 0.8}, "yAxisIndex": 1}
+    runs = symbols(f"share of runs {bad}", search.bad_looks, dimensions, marks, 9, **look)
+    series = [shares, runs, *marked(search.events, len(builds), numbered=True)]
+    room = {"top": room_above(search.events), "bottom": _bottom(len(builds))}
+    return figure(across, [left, right], series, right=48, **room)
 
 
 def moves(search: Search) -> Options:
@@ -86,7 +76,7 @@ def moves(search: Search) -> Options:
     )
     runs = max((dot.number for dot in search.dots), default=0) + 1
     ends = [*(move.runs for move in search.moves[1:]), runs]
-    boxes = [
+    likely = [
         # the root, so that an eighth is visible too; a box goes from the later run to the earlier,
         # because the axis is inverted
         [
@@ -101,66 +91,29 @@ def moves(search: Search) -> Options:
     ]
     labels = {True: search.bad, False: search.track.track.answers[1], None: "no answer"}
     looks = {True: search.bad_looks, False: Verdict.pass_, None: Verdict.inconclusive}
-    return {
-        "grid": {"left": 48, "right": 18, "top": 30, "bottom": _bottom(len(names))},
-        "tooltip": {"trigger": "item", "formatter": "row"},
-        "xAxis": {
-            **AXIS,
-            "type": "value",
-            "min": -0.5,
-            "max": len(names) - 0.5,
-            "axisTick": {"show": False},
-            "axisLabel": {
-                **_slanted(len(names)),
-                "formatter": names,
-                "customValues": list(range(len(names))),
-            },
+    across = {
+        "type": "value",
+        "min": -0.5,
+        "max": len(names) - 0.5,
+        "axisTick": {"show": False},
+        "axisLabel": {
+            **_slanted(len(names)),
+            "formatter": names,
+            "customValues": list(range(len(names))),
         },
-        "yAxis": {
-            **AXIS,
-            "type": "value",
-            "inverse": True,
-            "min": 0,
-            "max": runs,
-            "minInterval": 1,
-            "name": "run",
-            "nameLocation": "start",
-            "axisLine": {"onZero": False, "lineStyle": {"color": "$line-strong"}},
-            "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -40]},
-            "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
-        },
-        "series": [
-            {
-                "type": "custom",
-                "name": "probability",
-                "renderItem": "box",
-                "itemStyle": {"color": "$accent"},
-                "data": boxes,
-                "encode": {"x": [0, 1], "y": [2, 3]},
-                "silent": True,
-                "clip": True,
-                "z": 1,
-            },
-            *(
-                {
-                    "type": "scatter",
-                    "name": labels[answer],
-                    "symbol": f"path://{words.mark(looks[answer]).path}",
-                    "symbolSize": 9,
-                    "itemStyle": {"color": f"${looks[answer]}"},
-                    "dimensions": ["_x", "_y", "run", "build", "seed"],
-                    "encode": {"x": 0, "y": 1},
-                    "z": 3,
-                    "data": [
-                        [dot.place - first, dot.number - 0.5, dot.number, dot.build, dot.seed]
-                        for dot in search.dots
-                        if dot.bad is answer
-                    ],
-                }
-                for answer in (False, None, True)
-            ),
-        ],
     }
+    up = upright("run", inverse=True, min=0, max=runs, minInterval=1, nameLocation="start")
+    up["axisLine"] = {"onZero": False, "lineStyle": {"color": "$line-strong"}}
+    series = [boxes("probability", likely, "$accent")]
+    for answer in (False, None, True):
+        rows = [
+            [dot.place - first, dot.number - 0.5, dot.number, dot.build, dot.seed]
+            for dot in search.dots
+            if dot.bad is answer
+        ]
+        dimensions = ["_x", "_y", "run", "build", "seed"]
+        series.append(symbols(labels[answer], looks[answer], dimensions, rows, 9))
+    return figure(across, up, series, bottom=_bottom(len(names)))
 
 
 def _slanted(builds: int) -> Options:

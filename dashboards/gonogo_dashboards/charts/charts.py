@@ -25,12 +25,6 @@ AXIS: Options = {
     "axisTick": {"lineStyle": {"color": "$line-strong"}},
     "splitLine": {"show": False},
 }
-_INNER_LABELS: Options = {
-    "color": "$soft",
-    "hideOverlap": True,
-    "showMinLabel": False,
-    "showMaxLabel": False,
-}
 _TEXT: Options = {"fontSize": 11, "textBorderColor": "$surface", "textBorderWidth": 3}
 LABEL: Options = {**_TEXT, "fontWeight": 600}
 """The label of a line or an area."""
@@ -72,26 +66,68 @@ def seeds(plot: SeedPlot) -> Options:
     if own_dashes:
         series += _limit_dashes(plot, place, low)
     series += _marks(plot, place, low, ends.rail)
+    across = {
+        "type": "value",
+        "name": place.words,
+        "nameLocation": "middle",
+        "nameGap": 27,
+        "minInterval": 1,
+        **_span(xs),
+        "axisLine": {"onZero": False, "lineStyle": {"color": "$line-strong"}},
+        "axisLabel": {**AXIS["axisLabel"], "showMinLabel": False, "showMaxLabel": False},
+    }
+    up = log_axis_of("error ÷ declared tolerance" if ratio else "error ÷ rounding", ends, odd)
+    series += [_lines(plot, not own_dashes, low), *rail(high, off, odd)]
+    links = [""]  # a mark leads to the job's own page
+    return {**figure(across, up, series, left=62), "links": links, "dataZoom": [ZOOM]}
+
+
+def figure(
+    across: Options, up: Any, series: Sequence[Options], *, left: int = 48, **room: int
+) -> Options:
+    """Return a chart: an axis across, one or two upright ones, and series with tooltips.
+
+    left, right, top, bottom: pixels beside the plot.
+    """
     return {
-        "links": [""],  # a mark leads to the job's own page
-        "grid": {"left": 62, "right": 18, "top": 30, "bottom": 44},
+        "grid": {"left": left, "right": 18, "top": 30, "bottom": 44, **room},
         "tooltip": {"trigger": "item", "formatter": "row"},
-        "xAxis": {
-            **AXIS,
-            "type": "value",
-            "name": place.words,
-            "nameLocation": "middle",
-            "nameGap": 27,
-            "minInterval": 1,
-            **_span(xs),
-            "axisLine": {"onZero": False, "lineStyle": {"color": "$line-strong"}},
-            "axisLabel": _INNER_LABELS,
-        },
-        "yAxis": log_axis_of(
-            "error ÷ declared tolerance" if ratio else "error ÷ rounding", ends, odd
-        ),
-        "dataZoom": [ZOOM],
-        "series": [*series, _lines(plot, not own_dashes, low), *rail(high, off, odd)],
+        "xAxis": {**AXIS, **across},
+        "yAxis": up,
+        "series": [*series],
+    }
+
+
+def upright(name: str, **more: Any) -> Options:
+    """Return an upright axis of numbers with its name above it, and a line at each tick."""
+    return {
+        **AXIS,
+        "type": "value",
+        "name": name,
+        "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -40]},
+        "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
+        **more,
+    }
+
+
+def symbols(
+    name: str, verdict: str, dimensions: Sequence[str], rows: Sequence[Any], size: int, **more: Any
+) -> Options:
+    """Return a series of marks with a verdict's shape and color.
+
+    dimensions: the texts of a tooltip; series with them are counted as marks.
+    """
+    return {
+        "type": "scatter",
+        "name": name,
+        "symbol": f"path://{words.mark(verdict).path}",
+        "symbolSize": size,
+        "itemStyle": {"color": f"${verdict}", "opacity": 0.9},
+        "dimensions": dimensions,
+        "encode": {"x": 0, "y": 1},
+        "data": rows,
+        "z": 3,
+        **more,
     }
 
 
@@ -233,18 +269,9 @@ def _marks(plot: SeedPlot, place: _Places, low: float, odd: float) -> list[Optio
     names = ["_x", "_y", "seed", "repeat"]
     names += ["error ÷ tolerance"] if plot.metric == TOLERANCE_RATIO else []
     names += ["error ÷ rounding", "_link"]
+    size = 11 if len(plot.marks) <= 150 else 8 if len(plot.marks) <= 1000 else 6
     return [
-        {
-            "type": "scatter",
-            "name": words.mark(verdict).label,
-            "symbol": f"path://{words.mark(verdict).path}",
-            "symbolSize": 11 if len(plot.marks) <= 150 else 8 if len(plot.marks) <= 1000 else 6,
-            "itemStyle": {"color": f"${verdict}", "opacity": 0.9},
-            "dimensions": names,
-            "encode": {"x": 0, "y": 1},
-            "data": by_verdict[verdict],
-            "z": 3,
-        }
+        symbols(words.mark(verdict).label, verdict, names, by_verdict[verdict], size)
         for verdict in reversed(words.ordered(by_verdict))
     ]
 
@@ -257,20 +284,26 @@ def _spread(plot: SeedPlot, low: float) -> list[Options]:
     return [drawn("range", "box", ranges, "$band", 1), drawn("median", "dash", medians, "$soft", 2)]
 
 
-def drawn(name: str, renderer: str, data: list[list[float]], color: str, level: int) -> Options:
-    """Return a series of boxes, or of level dashes or dots, that web/src/charts.js draws."""
-    rows = [[float(f"{value:.5g}") for value in row] for row in data]
+def boxes(name: str, rows: Sequence[Sequence[float]], color: str, level: int = 1) -> Options:
+    """Return a series of boxes; a row is [left, right, low, high, opacity]."""
     return {
         "type": "custom",
         "name": name,
-        "renderItem": renderer,
+        "renderItem": "box",
         "itemStyle": {"color": color},
         "data": rows,
-        "encode": {"x": [0, 1], "y": [2, 3] if renderer == "box" else [2]},
+        "encode": {"x": [0, 1], "y": [2, 3]},
         "silent": True,
         "clip": True,
         "z": level,
     }
+
+
+def drawn(name: str, renderer: str, data: list[list[float]], color: str, level: int) -> Options:
+    """Return a series of boxes, or of level dashes or dots, that web/src/charts.js draws."""
+    rows = [[float(f"{value:.5g}") for value in row] for row in data]
+    heights = {} if renderer == "box" else {"encode": {"x": [0, 1], "y": [2]}}
+    return {**boxes(name, rows, color, level), "renderItem": renderer, **heights}
 
 
 def _limit_dashes(plot: SeedPlot, place: _Places, low: float) -> list[Options]:

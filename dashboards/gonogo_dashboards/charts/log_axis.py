@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_STEPS = (1.0, 2.0, 5.0, 10.0)
 _ROOM = 1.2
 """The free part beyond the outermost values, so that marks and labels are whole."""
 _LEAST = 8.0
 """The smallest ratio of the ends: equal values don't look far apart."""
 _FARTHEST = 1e-100
-"""No axis goes beyond it, nor beyond its inverse: the top of the rail is a finite number."""
+"""No value is farther out, nor beyond its inverse: the top of the rail is a finite number."""
 _RAIL = 0.14
 """The part of the axis above the numbers, for marks without a finite one."""
+_ENDS = [float(f"{step}e{power}") for power in range(-103, 104) for step in (1, 2, 5)]
 
 
 @dataclass(frozen=True)
@@ -38,26 +39,8 @@ def fitted(values: Iterable[float], room: float = _ROOM) -> LogAxis:
     """
     positive = [value for value in values if value > 0 and math.isfinite(value)]
     known = [min(max(value, _FARTHEST), 1 / _FARTHEST) for value in positive] or [1.0]
-    low, high = _below(min(known) / room), _above(max(known) * room)
-    while high / low < _LEAST * (1 - 1e-9):
-        low, high = _below(low * 0.99), _above(high * 1.01)
+    below, above = bisect_right(_ENDS, min(known) / room) - 1, bisect_left(_ENDS, max(known) * room)
+    while _ENDS[above] / _ENDS[below] < _LEAST * (1 - 1e-9):
+        below, above = below - 1, above + 1
+    low, high = _ENDS[below], _ENDS[above]
     return LogAxis(low, high, high * (high / low) ** (_RAIL / (1 - _RAIL)))
-
-
-def _below(value: float) -> float:
-    power = math.floor(math.log10(value))
-    return max(
-        edge for step in _STEPS if (edge := _edge(step, power)) <= value or step == _STEPS[0]
-    )
-
-
-def _above(value: float) -> float:
-    power = math.floor(math.log10(value))
-    return min(
-        edge for step in _STEPS if (edge := _edge(step, power)) >= value or step == _STEPS[-1]
-    )
-
-
-def _edge(step: float, power: int) -> float:
-    """Return a rounded end, such as 2e-05 without the noise of a product."""
-    return float(f"{step:g}e{power}")

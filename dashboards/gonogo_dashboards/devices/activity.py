@@ -13,13 +13,6 @@ from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.states import CanaryOutcome
 
 HOUR_S = 3600.0
-CANARIES: dict[str, tuple[str, str]] = {
-    CanaryOutcome.golden: ("same bits as on other devices", "pass"),
-    CanaryOutcome.first: ("bits known from one device only", "inconclusive"),
-    CanaryOutcome.differs: ("other bits than the golden ones", "suspect"),
-    CanaryOutcome.failed: ("failed", "fail"),
-}
-"""In words, and the verdict whose color and shape it takes."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +78,7 @@ def days(hours: Sequence[Hour], since: datetime, now: datetime, *, began: dateti
         of_day.setdefault(hour.start.date(), []).append(hour)
     whole = [first + timedelta(days=place) for place in range((today - first).days + 1)]
     work_days = tuple(_day(day, of_day.get(day, []), began, now) for day in whole)
-    outcomes = {name: sum(day.canaries[name] for day in work_days) for name in CANARIES}
+    outcomes = {name: sum(day.canaries[name] for day in work_days) for name in CanaryOutcome}
     # rounded to the hour, so that charts aren't redrawn every few seconds
     until = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
     series = (_series(metric, hours) for metric in METRICS)
@@ -110,7 +103,7 @@ def _day(day: date, hours: Sequence[Hour], began: datetime, now: datetime) -> Wo
         busy_s=busy_s,
         seeds=sum(hour.seeds for hour in hours),
         attempts=sum(hour.attempts for hour in hours),
-        canaries={name.value: sum(hour.canaries[name] for hour in hours) for name in CanaryOutcome},
+        canaries={name: sum(hour.canaries[name] for hour in hours) for name in CanaryOutcome},
     )
 
 
@@ -128,11 +121,11 @@ def _work(days: Sequence[WorkDay]) -> str:
     )
 
 
-def _canaries(outcomes: Mapping[str, int]) -> str:
+def _canaries(outcomes: Mapping[CanaryOutcome, int]) -> str:
     total = sum(outcomes.values())
     if not total:
         return "No canary ran in this time."
-    parts = [f"{number:,} {CANARIES[name][0]}" for name, number in outcomes.items() if number]
+    parts = [f"{number:,} {outcome.label}" for outcome, number in outcomes.items() if number]
     return f"{words.count(total, 'canary', 'canaries')}: {', '.join(parts)}."
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from gonogo_dashboards.charts.charts import AXIS, Options, marked
-from gonogo_dashboards.devices.activity import CANARIES, HOUR_S, DeviceDays, Series
+from gonogo_dashboards.charts.charts import Options, boxes, figure, marked, upright
+from gonogo_dashboards.devices.activity import HOUR_S, DeviceDays, Series
 from gonogo_dashboards.kit.axis_events import AxisEvent
+from gonogo_service.kit.database.states import CanaryOutcome
 
-_GRID: Options = {"left": 48, "right": 14, "top": 26, "bottom": 28}
-_ROOM, _STEPS = 0.1, 3
-"""The height of an axis whose readings are equal, as a part of their value; steps of an axis."""
-_DIGITS = 6
+_ROOM = {"right": 14, "top": 26, "bottom": 28}
+_FLAT = 0.05
+"""The room around readings that are equal, as a part of their value."""
 
 
 def work(view: DeviceDays, events: Sequence[AxisEvent] = ()) -> Options:
@@ -37,14 +36,14 @@ def canaries(view: DeviceDays, events: Sequence[AxisEvent] = ()) -> Options:
     """Return the options of stacked bars: the canaries of each day by outcome, good ones lowest."""
     bars = [
         _bars(
-            label,
+            outcome.label,
             ["day", "canaries"],
-            f"${verdict}",
-            [[_short(day.day), day.canaries[name]] for day in view.days],
+            f"${outcome.mark}",
+            [[_short(day.day), day.canaries[outcome]] for day in view.days],
             stack="canaries",
         )
-        for name, (label, verdict) in CANARIES.items()
-        if any(day.canaries[name] for day in view.days)
+        for outcome in CanaryOutcome
+        if any(day.canaries[outcome] for day in view.days)
     ]
     axis = {"min": 0, "minInterval": 1}
     return _by_day(view, "canaries", axis, [*marked(events, len(view.days)), *bars])
@@ -67,64 +66,36 @@ def telemetry(view: DeviceDays, series: Series, events: Sequence[AxisEvent] = ()
         if low < high:
             bands.append([start, start + 2 * half, low, high, 0.55])
     first, last = _milliseconds(view.since), _milliseconds(view.until)
-    return {
-        "grid": _GRID,
-        "tooltip": {"trigger": "item", "formatter": "row"},
-        "xAxis": {**AXIS, "type": "time", "min": first, "max": last, "splitNumber": 4},
-        "yAxis": _y_axis(series.unit, _fitted(series)),
-        "series": [
-            {
-                "type": "custom",
-                "name": "range",
-                "renderItem": "box",
-                "itemStyle": {"color": "$band"},
-                "data": bands,
-                "encode": {"x": [0, 1], "y": [2, 3]},
-                "silent": True,
-                "z": 1,
-            },
-            {
-                "type": "line",
-                "name": series.name,
-                "dimensions": ["_x", f"mean {series.unit}", "hour", "minimum", "maximum"],
-                "encode": {"x": 0, "y": 1},
-                "connectNulls": False,
-                "symbol": "circle",
-                "symbolSize": 3,
-                "itemStyle": {"color": "$accent"},
-                "lineStyle": {"color": "$accent", "width": 1.5},
-                "data": line,
-                "z": 2,
-            },
-            *marked(events, last - first),
-        ],
+    means: Options = {
+        "type": "line",
+        "name": series.name,
+        "dimensions": ["_x", f"mean {series.unit}", "hour", "minimum", "maximum"],
+        "encode": {"x": 0, "y": 1},
+        "connectNulls": False,
+        "symbol": "circle",
+        "symbolSize": 3,
+        "itemStyle": {"color": "$accent"},
+        "lineStyle": {"color": "$accent", "width": 1.5},
+        "data": line,
+        "z": 2,
     }
+    across = {"type": "time", "min": first, "max": last, "splitNumber": 4}
+    up = upright(series.unit, splitNumber=3, **_ends(series))
+    drawings = [boxes("range", bands, "$band"), means, *marked(events, last - first)]
+    return figure(across, up, drawings, **_ROOM)
 
 
-def _fitted(series: Series) -> Options:
-    """Return the ends of an axis around the readings, at round numbers, with even steps."""
+def _ends(series: Series) -> Options:
+    """Return the ends of an axis that fits its readings, which may be equal."""
     low = min(reading.low for reading in series.readings)
     high = max(reading.high for reading in series.readings)
-    room = (high - low) or _ROOM * abs(high) or 1.0  # a reading that never changed has room, too
-    low, high = (low - room / 2, high + room / 2) if low == high else (low, high)
-    rough = (high - low) / _STEPS
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(size * power for size in (1, 2, 5, 10) if size * power >= rough)
-    return {
-        "min": round(math.floor(low / step) * step, _DIGITS),
-        "max": round(math.ceil(high / step) * step, _DIGITS),
-        "interval": round(step, _DIGITS),
-    }
+    room = (_FLAT * abs(high) or 0.5) if low == high else 0.0
+    return {"min": round(low - room, 1), "max": round(high + room, 1)} if room else {"scale": True}
 
 
 def _by_day(view: DeviceDays, name: str, axis: Options, series: Sequence[Any]) -> Options:
-    return {
-        "grid": _GRID,
-        "tooltip": {"trigger": "item", "formatter": "row"},
-        "xAxis": {**AXIS, "type": "category", "data": [_short(day.day) for day in view.days]},
-        "yAxis": _y_axis(name, axis),
-        "series": [*series],
-    }
+    across = {"type": "category", "data": [_short(day.day) for day in view.days]}
+    return figure(across, upright(name, splitNumber=3, **axis), series, **_ROOM)
 
 
 def _bars(name: str, dimensions: list[str], color: str, rows: Any, **more: Any) -> Options:
@@ -137,18 +108,6 @@ def _bars(name: str, dimensions: list[str], color: str, rows: Any, **more: Any) 
         "itemStyle": {"color": color},
         "barCategoryGap": "20%",
         "data": rows,
-    }
-
-
-def _y_axis(name: str, more: Options) -> Options:
-    return {
-        **AXIS,
-        "type": "value",
-        **more,
-        "name": name,
-        "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -40]},
-        "splitNumber": 3,
-        "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
     }
 
 

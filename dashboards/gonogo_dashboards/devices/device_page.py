@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,7 +14,7 @@ from gonogo_dashboards.devices import activity, health_timeline, hosts
 from gonogo_dashboards.devices.activity import DeviceDays
 from gonogo_dashboards.devices.health_timeline import Timeline
 from gonogo_dashboards.devices.lines import DeviceLine, line_of
-from gonogo_dashboards.kit import axis_events, ranges, words
+from gonogo_dashboards.kit import axis_events, evidence_view, ranges, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
 from gonogo_service.builds import entry_names
@@ -24,9 +24,8 @@ from gonogo_service.devices.heartbeats import BUNDLE
 from gonogo_service.devices.model import DeviceHealthRow, DeviceRow
 from gonogo_service.hosts import store as stored_hosts
 from gonogo_service.jobs import store as stored_jobs
-from gonogo_service.kit.database.encoding import encode, timestamp
-from gonogo_service.kit.database.records import from_object
-from gonogo_service.kit.database.states import DeviceHealth, DeviceState
+from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.kit.database.states import DeviceState
 from gonogo_service.tests import axis_changes
 
 _FACTS = (("serial", "serial"), ("pci", "PCI address"), ("driver", "driver"), ("source", "source"))
@@ -35,50 +34,25 @@ DEFAULT_RANGE = "30d"
 SHORTEST, SHORTEST_HEALTH = timedelta(days=1), timedelta(hours=1)
 """The shortest time that a device's charts cover."""
 RECENT_JOBS = 12
-MAX_DIGITS = 12
-"""Hex digits of a digest on a page; the JSON version has all of them."""
 
 
 @dataclass(frozen=True)
-class HistoryLine:
-    """One change of a device.
-
-    `steps` are the rungs of the recovery ladder; `details` is the rest of the evidence, as names
-    and values.
-    """
-
-    at: str
-    age: str
-    what: str
-    before: str | None
-    after: str
-    actor: str
-    reason: str | None
-    steps: tuple[Mapping[str, Any], ...]
-    details: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class DeviceView:
+class DeviceView(DeviceLine):
     """A device's page: its facts, its last weeks, its jobs, and its history, newest first."""
 
-    device: DeviceLine
     facts: tuple[tuple[str, str], ...]
     timeline: Timeline
     days: DeviceDays
     jobs: tuple[JobLine, ...]
     """The jobs that ran on it last, newest first."""
-    history: tuple[HistoryLine, ...]
+    history: Sequence[DeviceHealthRow]
     whole: bool
     """True where the history goes back to the device's first day."""
     range: ranges.Range
-    change_url: str
-    before: Mapping[str, object]
-    """The fields that an undo restores."""
     events: tuple[AxisEvent, ...]
     """The changes on its axes of time: their places are milliseconds."""
     day_events: tuple[AxisEvent, ...]
-    at: str | None
+    at: str
 
 
 def device(
@@ -112,10 +86,9 @@ def device(
     entries = entry_names.latest(session, {job.test_key for job in ran})
     days = activity.days(periods.hours(session, row.device, since=since), since, now, began=began)
     dated = axis_changes.since(session, began, device_id)
-    history = tuple(_history(entry, now) for entry in store.history(session, device_id))
-    settable = row.health in (DeviceHealth.good, DeviceHealth.maintenance)
+    past = store.history(session, device_id)
     return DeviceView(
-        device=line,
+        **vars(line),
         facts=tuple(_facts(session, row, now)),
         timeline=health_timeline.timeline(
             changes,
@@ -126,15 +99,9 @@ def device(
         ),
         days=days,
         jobs=tuple(job_line(job, now, entries.get(job.test_key)) for job in ran),
-        history=history,
-        whole=len(history) < store.HISTORY,
+        history=past,
+        whole=len(past) < store.HISTORY,
         range=period,
-        change_url=urls.device_api(device_id),
-        before={
-            "drained": row.drained,
-            **({"health": row.health.value} if settable else {}),
-            "reason": "undone on the page",
-        },
         events=axis_events.of_time(dated, now),
         day_events=axis_events.of_days(dated, [day.day for day in days.days]),
         at=timestamp(now),
@@ -158,32 +125,26 @@ def _facts(session: Session, row: DeviceRow, now: datetime) -> list[tuple[str, s
         ),
         ("queues", ", ".join(row.queues)),
         ("worker", row.worker or "none"),
-        ("first heartbeat", f"{row.first_heard_at:%Y-%m-%d %H:%M:%S} UTC"),
+        ("first heartbeat", words.moment(row.first_heard_at)),
         *hosts.facts(stored_hosts.get(session, row.host), now),
     ]
 
 
-def _history(entry: DeviceHealthRow, now: datetime) -> HistoryLine:
-    evidence = dict(entry.evidence or {})
-    steps = evidence.pop("steps", None)
-    return from_object(
-        HistoryLine,
-        entry,
-        at=timestamp(entry.at),
-        age=words.since(entry.at, now),
-        steps=tuple(step for step in steps if isinstance(step, Mapping))
-        if isinstance(steps, list)
-        else (),
-        details=tuple(
-            (name.replace("_", " "), _plain(value))
-            for name, value in evidence.items()
-            if value not in (None, {}, [])
-        ),
-    )
+def steps(entry: DeviceHealthRow) -> list[Mapping[str, Any]]:
+    """Return the steps that were tried to recover the device."""
+    tried = (entry.evidence or {}).get("steps")
+    return [step for step in tried if isinstance(step, Mapping)] if isinstance(tried, list) else []
 
 
-def _plain(value: Any) -> str:
-    """Return a value of the evidence as text: digests shortened, everything else as JSON."""
-    if isinstance(value, Mapping) and all(isinstance(member, str) for member in value.values()):
-        return ", ".join(f"{name} {member[:MAX_DIGITS]}" for name, member in value.items())
-    return value if isinstance(value, str) else encode(value)
+def recoveries(history: Sequence[DeviceHealthRow]) -> list[DeviceHealthRow]:
+    """Return the entries with steps to recover the device."""
+    return [entry for entry in history if steps(entry)]
+
+
+def evidence(entry: DeviceHealthRow) -> list[tuple[str, str]]:
+    """Return the rest of an entry's evidence for reading: names and values."""
+    return [
+        (evidence_view.label(name), evidence_view.text(value))
+        for name, value in (entry.evidence or {}).items()
+        if name != "steps" and value not in (None, {}, [])
+    ]

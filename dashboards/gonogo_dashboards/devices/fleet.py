@@ -11,8 +11,7 @@ from gonogo import urls
 from gonogo_dashboards.devices.lines import DeviceLine
 from gonogo_dashboards.kit import words
 from gonogo_service.devices.sick_devices import SICK
-from gonogo_service.kit.database.records import from_object
-from gonogo_service.kit.database.states import DeviceHealth, DeviceState
+from gonogo_service.kit.database.states import CanaryOutcome, DeviceHealth, DeviceState
 
 GONE = timedelta(days=7)
 """A device that is silent for longer counts as removed: it is no trouble."""
@@ -25,21 +24,16 @@ LETTERS = {DeviceState.busy: "B", DeviceState.idle: "I", DeviceState.offline: "â
 
 @dataclass(frozen=True)
 class Cell:
-    """A device: the letter of its state, the verdict whose looks it takes, and a sentence."""
+    """A device: the letter of its state, its name (with its host if there are several), and more.
 
-    id: str
-    url: str
-    device: str
-    label: str
-    """Its name, with its host where there are several."""
-    state: str
+    `runs` says what it runs.
+    """
+
+    line: DeviceLine
     letter: str
-    health: str
-    verdict: str
-    drained: bool
+    label: str
     sentence: str
-    job_url: str | None
-    job_words: str
+    runs: str
 
 
 @dataclass(frozen=True)
@@ -72,8 +66,8 @@ def fleet(
     `flagged` are their names and sentences.
     """
     troubles = [trouble for line in lines if (trouble := _trouble(line, now)) is not None]
-    several = len({line.host for line in lines}) > 1
-    states = Counter(line.state for line in lines)
+    several = len({line.device.host for line in lines}) > 1
+    states = Counter(line.device.state for line in lines)
     numbers = ", ".join(f"{states[state]} {state}" for state in LETTERS if states[state])
     return Fleet(
         tuple(_cell(line, several) for line in lines),
@@ -85,21 +79,15 @@ def fleet(
 
 
 def _cell(line: DeviceLine, hosts: bool) -> Cell:
-    job = line.job
+    device, job = line.device, line.job
     runs = f"{job.kernel} {job.shape} on {job.build}" if job is not None else ""
-    parts = [f"{line.device}: {line.health}", "drained" if line.drained else "", line.state]
-    parts.append(f"runs {runs}" if runs else "")
-    why = f" ({line.reason})" if line.reason and line.health != DeviceHealth.good else ""
-    return from_object(
-        Cell,
-        line,
-        label=line.device if hosts else line.name,
-        letter=LETTERS[DeviceState(line.state)],
-        verdict=words.HEALTH_VERDICTS[line.health],
-        sentence=", ".join(part for part in parts if part) + why,
-        job_url=None if job is None else job.url,
-        job_words=runs,
-    )
+    parts = [f"{device.device}: {device.health}", "drained" if device.drained else ""]
+    parts += [device.state, f"runs {runs}" if runs else ""]
+    is_sick = device.reason and device.health is not DeviceHealth.good
+    why = f" ({device.reason})" if is_sick else ""
+    sentence = ", ".join(part for part in parts if part) + why
+    name = device.device if hosts else device.name
+    return Cell(line, LETTERS[device.state], name, sentence, runs)
 
 
 def _trouble(line: DeviceLine, now: datetime) -> Trouble | None:
@@ -107,18 +95,20 @@ def _trouble(line: DeviceLine, now: datetime) -> Trouble | None:
 
     A device that a person took out of work is no trouble.
     """
-    is_offline = line.state == DeviceState.offline
-    is_gone = is_offline and now - datetime.fromisoformat(line.heard_at) > GONE
-    if line.health == DeviceHealth.maintenance or line.drained or is_gone:
+    device, canary = line.device, line.device.canary
+    is_offline = device.state is DeviceState.offline
+    is_gone = is_offline and now - device.heard_at > GONE
+    if device.health is DeviceHealth.maintenance or device.drained or is_gone:
         return None
-    silence = f"offline, last heartbeat {line.heard_words}" if is_offline else ""
-    if line.health in SICK:
-        sick = f"{line.health} {line.lasting}: {line.reason or 'no reason given'}"
-        verdict, text = words.HEALTH_VERDICTS[line.health], f"{sick}; {silence}".removesuffix("; ")
+    silence = f"offline, last heartbeat {words.since(device.heard_at, now)}" if is_offline else ""
+    if device.health in SICK:
+        lasting = words.lasting(device.health_at, now)
+        sick = f"{device.health} {lasting}: {device.reason or 'no reason given'}"
+        verdict, text = device.health.mark, f"{sick}; {silence}".removesuffix("; ")
     elif silence:
         verdict, text = "error", silence
-    elif line.canary is not None and line.canary.differs:
-        verdict, text = "suspect", f"its last canary's {line.canary.standing}"
+    elif canary is not None and canary.golden is CanaryOutcome.differs:
+        verdict, text = "suspect", f"its last canary's {canary.golden.sentence}"
     else:
         return None
-    return Trouble(line.device, line.url, verdict, text)
+    return Trouble(device.device, urls.device(device.id), verdict, text)

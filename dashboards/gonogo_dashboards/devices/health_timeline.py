@@ -216,7 +216,6 @@ def _words(spans: Sequence[Span], window_s: float) -> str:
     text = f"Of the last {period}: {', '.join(parts)}."
     gaps = [span.seconds for span in spans if span.state == OFFLINE]
     if gaps:
-        often = "once" if len(gaps) == 1 else f"{len(gaps):,} times"
         most = "" if len(gaps) == 1 else " at most"
-        text += f" Offline {often}, for {words.duration(max(gaps))}{most}."
+        text += f" Offline {words.often(len(gaps))}, for {words.duration(max(gaps))}{most}."
     return text

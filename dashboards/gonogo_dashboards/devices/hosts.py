@@ -1,4 +1,4 @@
-"""Hosts as the pages of devices and the overview show them: token, clock, refused requests."""
+"""Hosts in words: their token, their clock, what was refused, and why they are flagged."""
 
 from __future__ import annotations
 
@@ -13,26 +13,18 @@ from gonogo_service.hosts.model import HostRow, HostState
 
 RECENT = timedelta(days=7)
 """A host that was flagged longer ago needs no attention."""
-CLOCK, REFUSED, FLAGGED = "host's clock", "refused requests", "host flagged"
 
 
 @dataclass(frozen=True)
 class HostLine:
     """A host. `verdict` is that of its looks; `clock`, `refused` and `flagged` are sentences."""
 
-    name: str
+    host: HostRow
     verdict: str
-    key: str
-    queues: tuple[str, ...]
-    heard: str
+    token: str
     clock: str
     refused: str
     flagged: str
-
-
-def lines(session: Session, now: datetime) -> tuple[HostLine, ...]:
-    """Return all hosts by name, revoked ones as well."""
-    return tuple(_line(host, now) for host in stored.every(session))
 
 
 def flagged(session: Session, now: datetime) -> tuple[tuple[str, str], ...]:
@@ -47,27 +39,27 @@ def facts(host: HostRow | None, now: datetime) -> list[tuple[str, str]]:
     """Return what a device's page says of its host."""
     if host is None:
         return []
-    line = _line(host, now)
-    shown = [("host's token", line.key)] if host.revoked_at is not None else []
-    sentences = ((CLOCK, line.clock), (REFUSED, line.refused), (FLAGGED, line.flagged))
-    return shown + [(label, text) for label, text in sentences if text]
+    line = host_line(host, now)
+    sentences = (
+        ("host's token", line.token if host.revoked_at else ""),
+        ("host's clock", line.clock),
+        ("refused requests", line.refused),
+        ("host flagged", line.flagged),
+    )
+    return [(label, text) for label, text in sentences if text]
 
 
-def _line(host: HostRow, now: datetime) -> HostLine:
-    flagged = host.flagged_at
-    clock = ""
-    if host.clock_skew_s is not None:
-        direction = "ahead of" if host.clock_skew_s > 0 else "behind"
-        clock = f"{abs(host.clock_skew_s):.1f} s {direction} the service's"
+def host_line(host: HostRow, now: datetime) -> HostLine:
+    """Return a host in words."""
+    skew_s, flagged_at = host.clock_skew_s, host.flagged_at
+    direction = "ahead of" if (skew_s or 0) > 0 else "behind"
     return HostLine(
-        name=host.name,
-        verdict="suspect" if flagged else "pass" if host.state is HostState.joined else "none",
-        key=_token(host, now),
-        queues=tuple(host.queues),
-        heard=words.since(host.heard_at, now) or "never",
-        clock=clock,
-        refused=", ".join(f"{reason} {count}" for reason, count in host.refused.items()),
-        flagged="" if flagged is None else f"{words.since(flagged, now)}: {host.flag_reason}",
+        host,
+        "suspect" if flagged_at else "pass" if host.state is HostState.joined else "none",
+        _token(host, now),
+        "" if skew_s is None else f"{abs(skew_s):.1f} s {direction} the service's",
+        ", ".join(f"{reason} {count}" for reason, count in host.refused.items()),
+        f"{words.since(flagged_at, now)}: {host.flag_reason}" if flagged_at else "",
     )
 
 

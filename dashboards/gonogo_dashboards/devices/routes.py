@@ -8,7 +8,7 @@ from gonogo_dashboards.kit.navigation import Entry
 from gonogo_dashboards.kit.site import Site
 
 NAVIGATION = (Entry("devices", "Devices", urls.DEVICES, "Lab", 1, ("device",)),)
-TEMPLATE_NAMES = {"device_charts": charts}
+TEMPLATE_NAMES = {"device_charts": charts, "device_lines": lines, "device_page": device_page}
 
 
 def add(site: Site) -> None:
@@ -19,7 +19,7 @@ def add(site: Site) -> None:
         "devices/devices.html",
         lambda session, request, now: lines.devices(session, now, patience, request.query_params),
         "Which device is sick?",
-        line=lines.DeviceLine,
+        line=lines.ListedDevice,
     )
     site.add(
         urls.DEVICES + "/{device_id}",

@@ -10,9 +10,18 @@ from typing import Any
 
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.charts import log_axis
-from gonogo_dashboards.charts.charts import AXIS, LABEL, Options, backdrop
+from gonogo_dashboards.charts.charts import (
+    AXIS,
+    LABEL,
+    Options,
+    backdrop,
+    boxes,
+    figure,
+    line_at,
+    symbols,
+    upright,
+)
 from gonogo_dashboards.gauges.curves import Picture
-from gonogo_dashboards.kit import words
 
 Pieces = list[tuple[float, float, float, float, float]]
 """(from, to, rate, lower, upper) of every level piece of a curve."""
@@ -29,43 +38,25 @@ def curves(picture: Picture) -> Options:
     low, high = _range(picture)
     alarms, misses = (_steps(picture, low, high, right=right) for right in (True, False))
     red, hollow = "$fail_by_tolerance", "$pass_by_tolerance"
-    return {
-        "grid": {"left": 48, "right": 18, "top": 30, "bottom": 48},
-        "tooltip": {"trigger": "item", "formatter": "row"},
-        "xAxis": {
-            **AXIS,
-            "type": "log",
-            "min": low,
-            "max": high,
-            "name": f"{picture.axis}, {picture.of}",
-            "nameLocation": "middle",
-            "nameGap": 28,
-            "axisLabel": {"color": "$soft", "hideOverlap": True, "formatter": "power"},
-        },
-        "yAxis": {
-            **AXIS,
-            "type": "value",
-            "min": 0,
-            "max": 1,
-            "name": "share of runs",
-            "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -40]},
-            "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
-        },
-        "series": [
-            *(
-                _interval(f"interval of {name}", steps, color)
-                for name, steps, color in (
-                    ("false alarms", alarms, red),
-                    ("misses", misses, hollow),
-                )
-            ),
-            _line("right kernels that fail", alarms, high, red, [7, 4]),
-            _line("mutants that pass", misses, high, hollow, "solid"),
-            _turns(picture, low, right=True),
-            _turns(picture, low, right=False),
-            _marked(picture, high),
-        ],
+    across = {
+        "type": "log",
+        "min": low,
+        "max": high,
+        "name": f"{picture.axis}, {picture.of}",
+        "nameLocation": "middle",
+        "nameGap": 28,
+        "axisLabel": {**AXIS["axisLabel"], "formatter": "power"},
     }
+    series = [
+        _interval("interval of false alarms", alarms, red),
+        _interval("interval of misses", misses, hollow),
+        _line("right kernels that fail", alarms, high, red, [7, 4]),
+        _line("mutants that pass", misses, high, hollow, "solid"),
+        _turns(picture, low, right=True),
+        _turns(picture, low, right=False),
+        _marked(picture, high),
+    ]
+    return figure(across, upright("share of runs", min=0, max=1), series, bottom=48)
 
 
 def _range(picture: Picture) -> tuple[float, float]:
@@ -90,21 +81,8 @@ def _steps(picture: Picture, low: float, high: float, *, right: bool) -> Pieces:
 
 
 def _interval(name: str, pieces: Pieces, color: str) -> Options:
-    rows = [
-        [_short(left), _short(to), _short(least), _short(most), 0.13]
-        for left, to, _, least, most in pieces
-    ]
-    return {
-        "type": "custom",
-        "name": name,
-        "renderItem": "box",
-        "itemStyle": {"color": color},
-        "data": rows,
-        "encode": {"x": [0, 1], "y": [2, 3]},
-        "silent": True,
-        "clip": True,
-        "z": 1,
-    }
+    rows = [[*map(_short, (left, to, least, most)), 0.13] for left, to, _, least, most in pieces]
+    return boxes(name, rows, color)
 
 
 def _line(name: str, pieces: Pieces, high: float, color: str, dashes: Any) -> Options:
@@ -127,7 +105,6 @@ def _turns(picture: Picture, low: float, *, right: bool) -> Options:
 
     Right kernels are on the zero line, mutants on the full line.
     """
-    looks = words.mark(Verdict.pass_ if right else Verdict.pass_by_tolerance)
     rows = [
         [
             _short(max(low, turn.tolerance)),
@@ -139,49 +116,31 @@ def _turns(picture: Picture, low: float, *, right: bool) -> Options:
         for turn in picture.turns
         if turn.right is right and turn.tolerance is not None
     ]
-    return {
-        "type": "scatter",
-        "name": "right kernel" if right else "mutant",
-        "symbol": f"path://{looks.path}",
-        "symbolSize": 10,
-        "itemStyle": {"color": "$pass" if right else "$pass_by_tolerance", "opacity": 0.85},
-        "dimensions": [
-            "_x",
-            "_y",
-            "kernel",
-            "passes from" if right else "passes wrongly from",
-            "runs",
-        ],
-        "encode": {"x": 0, "y": 1},
-        "data": rows,
-        "z": 4,
-    }
+    if right:
+        named, passes, verdict = "right kernel", "passes from", Verdict.pass_
+    else:
+        named, passes, verdict = "mutant", "passes wrongly from", Verdict.pass_by_tolerance
+    dimensions = ["_x", "_y", "kernel", passes, "runs"]
+    return symbols(named, verdict, dimensions, rows, 10, z=4)
 
 
 def _marked(picture: Picture, high: float) -> Options:
     """Return an empty series with the window and the lines of the declared tolerance."""
     lines = []
     for declared in picture.today:
-        lines.append(_marker(declared.tolerance, declared.name, "$tolerance", "solid"))
+        lines.append(line_at({"xAxis": declared.tolerance}, "$tolerance", declared.name))
     if picture.needed and not picture.window:
-        lines.append(_marker(picture.needed, "rounding may need", "$limit", [6, 4]))
+        place = {"xAxis": picture.needed}
+        lines.append(line_at(place, "$limit", "rounding may need", dashes=[6, 4]))
     areas = []
     if picture.window:
         low, end = picture.window
-        place = {"show": True, "position": "inside", "formatter": "window", "color": "$limit"}
+        label = {**LABEL, "show": True, "position": "inside", "formatter": "window"}
         style = {"color": "$limit", "opacity": 0.2}
-        edge = {"xAxis": low, "itemStyle": style, "label": {**LABEL, **place}}
+        edge = {"xAxis": low, "itemStyle": style, "label": {**label, "color": "$limit"}}
         areas.append([edge, {"xAxis": high if end is None else end}])
     return backdrop("window", lines, areas)
 
 
-def _marker(tolerance: float, name: str, color: str, dashes: Any) -> Options:
-    return {
-        "xAxis": tolerance,
-        "lineStyle": {"color": color, "type": dashes, "width": 1.5},
-        "label": {**LABEL, "position": "insideEndTop", "formatter": name, "color": color},
-    }
-
-
-def _short(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.5g}")
+def _short(value: float) -> float:
+    return float(f"{value:.5g}")

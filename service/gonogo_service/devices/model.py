@@ -12,9 +12,8 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.database.columns import INTERNAL, IdType, JsonType, Stored, WordOf
-from gonogo_service.kit.database.states import DeviceHealth, DeviceState
+from gonogo_service.kit.database.states import CanaryOutcome, DeviceHealth, DeviceState
 
-Standing = Literal["golden", "first", "differs"]
 What = Literal["health", "state", "drain", "firmware"]
 
 
@@ -75,7 +74,7 @@ class PassedCanary:
     replay: str = ""
     """How its program replays its numbers, in a phrase"""
     at: datetime | None = None
-    golden: Standing | None = None
+    golden: CanaryOutcome | None = None
     """`first`: no second device of the host has confirmed these bits"""
 
 

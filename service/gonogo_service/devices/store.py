@@ -14,12 +14,11 @@ from gonogo_service.devices.model import (
     DeviceHealthRow,
     DeviceRow,
     GoldenRow,
-    Standing,
 )
 from gonogo_service.jobs.model import AttemptRow, JobRow
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import is_id
-from gonogo_service.kit.database.states import DeviceHealth, JobKind
+from gonogo_service.kit.database.states import CanaryOutcome, DeviceHealth, JobKind
 
 TIMEOUT_S = 30.0
 HISTORY = 200
@@ -73,7 +72,7 @@ def complete(
     return list(rows)
 
 
-def _standing(session: Session, device_id: str | None) -> dict[tuple[str, ...], Standing]:
+def _standing(session: Session, device_id: str | None) -> dict[tuple[str, ...], CanaryOutcome]:
     """Return how each device's latest canary of (executor, build, arch) compares."""
     key_columns = ("executor", "build", "arch")
     same_key = and_(
@@ -89,11 +88,11 @@ def _standing(session: Session, device_id: str | None) -> dict[tuple[str, ...], 
         query = query.where(CanaryRow.device_id == device_id)
     return {
         (canary.device_id, canary.executor, canary.build, canary.arch): (
-            "differs"
+            CanaryOutcome.differs
             if canary.digest != golden.digest
-            else "golden"
+            else CanaryOutcome.golden
             if golden.second_device is not None
-            else "first"
+            else CanaryOutcome.first
         )
         for canary, golden in session.execute(query)
     }

@@ -6,10 +6,12 @@ import csv
 import io
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any, get_args, get_type_hints
+from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from sqlalchemy import inspect
+from sqlalchemy.ext.associationproxy import AssociationProxy
+from sqlalchemy.orm import Mapped
 
 from gonogo.reports.table import as_text
 from gonogo_service.kit.database.base import Base
@@ -50,10 +52,15 @@ def extended_answer(
 ) -> type[Answer]:
     """Return the answer for a row with `more` attributes: name -> type, or (type, description).
 
-    without: columns that are left out.
+    It has the columns, and what else the class annotates: attributes of a related row, and those
+    that its store sets. without: names that are left out.
     """
     hints = get_type_hints(row, include_extras=True)
     fields: dict[str, Any] = {}
+    for key, kind in hints.items():
+        if key.startswith("_") or key in without or get_origin(kind) in (Mapped, ClassVar):
+            continue
+        fields[key] = (get_args(kind)[0] if get_origin(kind) is AssociationProxy else kind, None)
     for column in inspect(row).column_attrs:
         stored = column.columns[0]
         if column.key not in without and _info(stored) not in (SECRET, INTERNAL):

@@ -176,7 +176,8 @@ def test_a_bad_device_needs_someone_and_a_busy_one_leads_to_its_job(engine: Engi
         stored_jobs.fleet(current, job)
     view = look(engine)
     busy, _, _, bad = view.fleet.cells
-    assert (busy.letter, busy.job_url) == ("B", f"/jobs/{job.id}")
+    assert busy.line.job is not None
+    assert (busy.letter, busy.line.job.url) == ("B", f"/jobs/{job.id}")
     assert bad.sentence == "lab-1/wormhole:3: bad, idle (it hung, and tt-smi -r did not help)"
     assert [trouble.device for trouble in view.fleet.trouble] == [
         "lab-1/wormhole:3",
@@ -269,7 +270,7 @@ def test_the_page_and_its_twin_say_the_same_in_a_bounded_number_of_statements(
         listed = api.client.get(red["url"].replace("/tests", "/tests.json")).json()
         assert len(listed["items"]) == red["value"] == 1, "the list has the tests that are counted"
         assert f'<a class="need v-error" href="/webhooks/{failing}">' in page
-        assert {cell["id"] for cell in twin["fleet"]["cells"]} == set(machines.values())
+        assert {cell["line"]["device"]["id"] for cell in twin["fleet"]["cells"]} == set(machines.values())
         assert "<span>flagged host</span>" in page
         for shown in (page, api.client.get("/devices").text):
             assert "<bdi>&lt;lab&gt;</bdi>" in shown
@@ -299,7 +300,7 @@ def test_a_flagged_host_needs_someone_for_a_week_and_stays_on_the_list_of_hosts(
     assert look(engine, later).needs == ()
     with reading(engine) as current:
         shown = device_lines.devices(current, utcnow() + later, 30.0).hosts
-    assert [(host.name, host.verdict, host.refused, host.flagged) for host in shown] == [
+    assert [(line.host.name, line.verdict, line.refused, line.flagged) for line in shown] == [
         ("lab-1", "suspect", "sender 1", "8 d ago: it spoke for lab-2"),
         ("lab-2", "pass", "age 1", ""),
     ]

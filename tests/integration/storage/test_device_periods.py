@@ -101,16 +101,16 @@ def test_a_week_of_a_device_on_its_page(migrated_sqlite_url: str) -> None:
         device_month.month(current, NOW, days=6, working=lambda hour: hour % 2 == 0)
     with reading(engine) as current:
         (line,) = lines.devices(current, NOW, 30).items
-        view = device_page.device(current, line.id, NOW, 30)
+        view = device_page.device(current, line.device.id, NOW, 30)
     assert view is not None
     # the outage is noticed a minute after it began
     spans = [(span.state, round(span.seconds / 3600, 1)) for span in view.timeline.spans]
     assert spans[:3] == [("good", 24.0), ("offline", 3.0), ("good", 21.0)]
     assert [span.state for span in view.timeline.spans[3:]] == ["bad", "good", "suspect", "good"]
     assert view.timeline.spans[3].reason == "it hung, and tt-smi -r did not help"
-    climbs = [entry for entry in view.history if entry.steps]
+    climbs = device_page.recoveries(view.history)
     assert [climb.after for climb in climbs] == ["good", "bad"]
-    assert [(step["rung"], step["outcome"]) for step in climbs[1].steps] == [
+    assert [(step["rung"], step["outcome"]) for step in device_page.steps(climbs[1])] == [
         ("as it is", "no answer"),
         ("re-open", "no answer"),
         ("reset_device", "no answer"),

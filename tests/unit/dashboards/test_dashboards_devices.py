@@ -13,12 +13,14 @@ from gonogo_dashboards.devices import activity, charts, fleet, health_timeline, 
 from gonogo_dashboards.devices.lines import DeviceLine
 from gonogo_dashboards.overview import days as day_bars
 from gonogo_service.devices.history import Change
+from gonogo_service.devices.model import DeviceRow
 from gonogo_service.devices.periods import Hour, Load
 from gonogo_service.hosts.model import HostRow, RefusedRequestRow
-from gonogo_service.kit.database.states import CanaryOutcome
+from gonogo_service.kit.database.states import CanaryOutcome, DeviceHealth, DeviceState
 
 NOW = datetime(2026, 1, 31, 12, 30, tzinfo=UTC)
 SINCE = datetime(2026, 1, 1, 12, tzinfo=UTC)
+OFFLINE = {"state": DeviceState.offline}
 
 
 def change(hours_ago: float, what: str, after: str, reason: str = "") -> Change:
@@ -170,22 +172,18 @@ def test_telemetry_is_not_drawn_through_an_outage() -> None:
 @pytest.mark.parametrize(
     ("reading", "ends"),
     [
-        ((48.2, 48.2, 48.2), (44, 52)),  # one value: not 20 to 80
-        ((40.0, 45.0, 50.0), (40, 50)),
+        ((48.2, 48.2, 48.2), (45.8, 50.6)),  # one value: not 20 to 80
         ((0.0, 0.0, 0.0), (-0.5, 0.5)),
-        ((0.81, 0.82, 0.84), (0.81, 0.84)),
+        ((40.0, 45.0, 50.0), None),  # ECharts fits it
     ],
 )
 def test_an_axis_of_telemetry_fits_its_readings(
-    reading: tuple[float, float, float], ends: tuple[float, float]
+    reading: tuple[float, float, float], ends: tuple[float, float] | None
 ) -> None:
     view = activity.days([hour(1, telemetry={"power_w": reading})], SINCE, NOW, began=SINCE)
     axis = charts.telemetry(view, view.series[0])["yAxis"]
-    assert axis["min"] <= reading[0]
-    assert axis["max"] >= reading[2]
-    assert axis["max"] - axis["min"] <= 2 * (ends[1] - ends[0])
-    assert (axis["max"] - axis["min"]) / axis["interval"] == pytest.approx(
-        round((axis["max"] - axis["min"]) / axis["interval"])
+    assert (axis.get("min"), axis.get("max"), axis.get("scale")) == (
+        (None, None, True) if ends is None else (*ends, None)
     )
 
 
@@ -229,70 +227,56 @@ def test_one_hollow_pass_among_ten_thousand_is_seen() -> None:
     )  # the worst lies lowest
 
 
-LINE = DeviceLine(
-    id="1",
-    url="/devices/1",
-    device="lab-1/wormhole:0",
-    host="lab-1",
-    name="wormhole:0",
-    arch="wormhole",
-    board="n150",
-    serial=None,
-    firmware="",
-    state="idle",
-    state_words="",
-    health="good",
-    health_words="",
-    drained=False,
-    reason=None,
-    since="",
-    lasting="for 2 d",
-    heard_at=NOW.isoformat(),
-    heard_words="just now",
-    attempt=None,
-    job=None,
-    canary=None,
-    telemetry=(),
-    load=Load(0.0, 0.0),
-)
+def device(**changes: Any) -> DeviceLine:
+    """Return a good, idle device."""
+    usual: dict[str, Any] = {
+        "id": "1",
+        "device": "lab-1/wormhole:0",
+        "host": "lab-1",
+        "name": "wormhole:0",
+        "health": DeviceHealth.good,
+        "drained": False,
+        "heard_at": NOW,
+        "health_at": NOW - timedelta(days=2),
+    }
+    return DeviceLine(DeviceRow(**{**usual, **changes}), None, Load(0.0, 0.0))
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({}, None),
-        ({"health": "bad", "reason": "it hung"}, "bad for 2 d: it hung"),
-        ({"health": "bad", "drained": True}, None),
-        ({"health": "maintenance", "state": "offline"}, None),
-        ({"state": "offline", "heard_words": "3 h ago"}, "offline, last heartbeat 3 h ago"),
+        ({"health": DeviceHealth.bad, "reason": "it hung"}, "bad for 2 d: it hung"),
+        ({"health": DeviceHealth.bad, "drained": True}, None),
+        ({"health": DeviceHealth.maintenance, **OFFLINE}, None),
+        ({**OFFLINE, "heard_at": NOW - timedelta(hours=3)}, "offline, last heartbeat 3 h ago"),
         (
-            {"state": "offline", "health": "bad", "reason": "it hung"},
+            {**OFFLINE, "health": DeviceHealth.bad, "reason": "it hung"},
             "bad for 2 d: it hung; offline, last heartbeat just now",
         ),
-        ({"state": "offline", "heard_at": (NOW - timedelta(days=8)).isoformat()}, None),
+        ({**OFFLINE, "heard_at": NOW - timedelta(days=8)}, None),
     ],
 )
 def test_trouble_is_what_nobody_has_in_hand(changes: dict[str, Any], words: str | None) -> None:
-    strip = fleet.fleet([replace(LINE, **changes)], NOW)
+    strip = fleet.fleet([device(**changes)], NOW)
     assert [trouble.words for trouble in strip.trouble] == ([] if words is None else [words])
-    others = [replace(LINE, state="offline"), replace(LINE, health="bad"), replace(LINE, **changes)]
+    others = [device(**OFFLINE), device(health=DeviceHealth.bad), device(**changes)]
     verdicts = [trouble.verdict for trouble in fleet.fleet(others, NOW).trouble]
     assert verdicts == sorted(verdicts, key=["fail", "suspect", "error"].index)
 
 
 def test_a_cell_says_in_one_sentence_what_its_shape_and_letter_say() -> None:
-    odd = replace(
-        LINE,
+    odd = device(
         device="lab-2/wormhole:0",
         host="lab-2",
-        health="suspect",
+        health=DeviceHealth.suspect,
         reason="odd bits",
-        state="busy",
+        state=DeviceState.busy,
     )
-    strip = fleet.fleet([LINE, odd], NOW)
-    assert [(cell.label, cell.letter, cell.verdict) for cell in strip.cells] == [
-        ("lab-1/wormhole:0", "I", "pass"),
-        ("lab-2/wormhole:0", "B", "suspect"),
+    strip = fleet.fleet([device(), odd], NOW)
+    assert [(cell.label, cell.letter) for cell in strip.cells] == [
+        ("lab-1/wormhole:0", "I"),
+        ("lab-2/wormhole:0", "B"),
     ]
     assert strip.cells[1].sentence == "lab-2/wormhole:0: suspect, busy (odd bits)"
     assert strip.words == "2 devices: 1 busy, 1 idle"

@@ -163,10 +163,25 @@ class DeviceHealth(Described):
 class CanaryOutcome(Described):
     """The outcome of a canary: whether it passed, and how its bits compare with other devices."""
 
-    golden = "golden", "same bits as on other devices of its host"
-    first = "first", "bits known from one device of its host only"
-    differs = "differs", "bits differ from the golden ones of its host"
-    failed = "failed", "it did not pass, or gave no result"
+    golden = (
+        "golden",
+        "same bits as on other devices of its host",
+        "same bits as on other devices",
+        Verdict.pass_,
+    )
+    first = (
+        "first",
+        "bits known from one device of its host only",
+        "bits known from one device only",
+        Verdict.inconclusive,
+    )
+    differs = (
+        "differs",
+        "bits differ from the golden ones of its host",
+        "other bits than the golden ones",
+        Verdict.suspect,
+    )
+    failed = "failed", "it did not pass, or gave no result", "failed", Verdict.fail
 
 
 class WebhookState(StrEnum):
