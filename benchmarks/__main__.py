@@ -1,11 +1,7 @@
 """Run the benchmarks: `make bench`, or `python -m benchmarks [NAME ...]`.
 
-Every figure stands beside something measured in the same run. Names choose benchmarks; the default
-is all. In-sample means that constants, limits or methods of ours were changed after looking at
-these cases; out-of-sample, that they were not.
-
-The acceptance figures run on fewer seeds here, so that each ends within minutes. In full:
-`python -m benchmarks.figures`. What the judge says of 20,000 kernels: `make corpus`.
+Names choose benchmarks; the default is all. What the judge says of recorded kernels: `make corpus`.
+A whole service under random faults: `make chaos`.
 """
 
 from __future__ import annotations
@@ -30,21 +26,11 @@ BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
         ("--seeds", "1000000"),
     ),
-    "figures": ("acceptance figures of the numerics, 8 seeds (in-sample)", ("--seeds", "8")),
-    "fault_table": ("each 13th entry of the fault table as a wrong kernel", ("--every", "13")),
-    "flakiness": (
-        "calibration of the flakiness statistics, 250 series",
-        ("--series", "250", "--stable", "1000"),
-    ),
-    "bisection": ("noisy bisection beside git-bisect by majority, 60 series", ("--series", "60")),
     "sweep": (
         "each 40th entry of the fault table that only odd shapes show: does a sweep flag it?",
         ("--every", "40"),
     ),
-    "gauges": (
-        "what known gates let pass (out-of-sample): the nightly test's and ttnn's, 1 seed",
-        ("--seeds", "1"),
-    ),
+    "yardstick": ("the gates of others beside the verdict, 40 rows", ("--sample", "40")),
 }
 
 

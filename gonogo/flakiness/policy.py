@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class FlakinessPolicy:
     """All thresholds of this package.
 
-    Derivations stand above the numbers; `calibrated` refers to `python -m benchmarks.flakiness`,
-    for bisections to `python -m benchmarks.bisection`.
+    Derivations stand above the numbers; `calibrated` means on simulated series whose truth is
+    known, as in the tests of this package.
     """
 
     version: str = "3"
