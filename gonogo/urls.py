@@ -214,14 +214,9 @@ def search(text: str | None = None, *, as_json: bool = False) -> str:
     return f"{SEARCH}{_json(as_json)}" + _query({"q": text})
 
 
-def results(job_id: str, form: str | None = None) -> str:
-    """Return a job's results per seed, as JSON pages or streamed whole (FILES)."""
-    return f"{API}/jobs/{_part(job_id)}/results" + _query({"format": form})
-
-
-def run_files(run_id: str) -> dict[str, str]:
-    """Return the results of all jobs of a run, streamed whole, by their format (FILES)."""
-    path = f"{API}/runs/{_part(run_id)}/results"
+def files(noun: str, thing_id: str) -> dict[str, str]:
+    """Return the results of one of the "jobs" or "runs", streamed whole, by format (FILES)."""
+    path = f"{API}/{noun}/{_part(thing_id)}/results"
     return {form: path + _query({"format": form}) for form in FILES}
 
 

@@ -164,7 +164,7 @@ def _history(house: House, session: Session) -> None:
 
 
 def _all(session: Session) -> list[JobRow]:
-    return jobs.list_(session, jobs.JobFilter(), limit=200).items
+    return jobs.list_(session, limit=200).items
 
 
 def _machines(house: House, session: Session) -> None:

@@ -10,26 +10,21 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo_dashboards.kit import commands, ranges
-from gonogo_dashboards.kit.list_rows import JobLine, job_line
+from gonogo_dashboards.kit.list_rows import job_line
+from gonogo_dashboards.kit.list_view import ListView
 from gonogo_service.builds import entry_names
 from gonogo_service.jobs import store
-from gonogo_service.jobs.store import JobFilter
 from gonogo_service.kit.database.encoding import timestamp
 
 FILTERS = ("state", "verdict", "build", "test", "label", "owner")
 
 
 @dataclass(frozen=True)
-class JobsView:
-    """A page of the list of jobs; `next_url` leads to the next one, or is None."""
+class JobsView(ListView):
+    """A page of the list of jobs."""
 
-    items: tuple[JobLine, ...]
-    filters: Mapping[str, str]
     range: ranges.Range
-    next: str | None
-    next_url: str | None
     start: str
-    at: str | None
 
 
 def jobs(
@@ -41,8 +36,7 @@ def jobs(
     """
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     period = ranges.of(filters, now, lambda value: urls.jobs({**given, ranges.PARAMETER: value}))
-    conditions = JobFilter(**given, since=period.since)
-    page = store.list_(session, conditions, limit=limit, cursor=cursor or None)
+    page = store.list_(session, limit=limit, cursor=cursor or None, since=period.since, **given)
     if period.value != "all":
         given[ranges.PARAMETER] = period.value
     entries = entry_names.latest(session, {job.test_key for job in page.items})

@@ -28,14 +28,13 @@ from gonogo_dashboards.jobs.job_logs import LogView, TelemetryView
 from gonogo_dashboards.jobs.seed_details import ComparisonLine, SeedDetails, SeedLine
 from gonogo_dashboards.jobs.seed_grid import GridView
 from gonogo_dashboards.jobs.selection_tests import Part, TestsView
-from gonogo_dashboards.kit import build_cells, comparators_view, imported, words
+from gonogo_dashboards.kit import build_cells, comparators_view, words
 from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
-from gonogo_dashboards.kit.imported import ImportedView
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
 from gonogo_service.builds import entry_names
 from gonogo_service.devices.store import TIMEOUT_S
 from gonogo_service.jobs import artifacts, job_attempts, queue_estimate, queues, store
-from gonogo_service.jobs.model import ArtifactRow, AttemptRow, JobRow
+from gonogo_service.jobs.model import ArtifactRow, AttemptRow
 from gonogo_service.jobs.values import SeedDecision, SuspectSeeds
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
@@ -44,26 +43,17 @@ FIRST_TESTS = Part()
 
 
 @dataclass(frozen=True)
-class UnservedQueue:
-    """A queue without a live worker, the command that starts one, and when the job gives up."""
-
-    queue: str
-    command: str
-    deadline_at: str
-
-
-@dataclass(frozen=True)
 class JobView:
     """Everything on a job's page."""
 
     job: JobLine
     verdict: str | None  # before the job has one: the worst so far
-    sentence: str
     error: str | None
     notes: tuple[str, ...]
     """The result of sequential and suspect seeds."""
-    unserved: UnservedQueue | None
-    """Its queue, where it waits and no live worker serves that."""
+    unserved: str | None
+    """The command that starts a worker, where it waits and no live one serves its queue."""
+    deadline_at: datetime
     removed: tuple[str, ...]
     """Sentences about the results that retention removed."""
     has_rows: bool
@@ -78,8 +68,7 @@ class JobView:
     outputs: tuple[str, ...]
     tests: TestsView | None
     """For a selection; its plot and its worst seeds are of arrays that tests handed over."""
-    grid: GridView | None
-    """None once retention has removed it."""
+    grid: GridView
     seed: SeedDetails | None
     """The details of the (seed, repeat) that the address names."""
     plot: SeedPlot | None
@@ -102,13 +91,11 @@ class JobView:
     last_lines: str
     """The end of the log where a seed crashed, hung or met an error; "" otherwise."""
     telemetry: TelemetryView | None
-    imported: ImportedView | None
     check: str | None
     """None for an imported job: nothing here can run it."""
     origins: tuple[OriginLine, ...]
     resubmit_of: str | None
     last_event: int
-    links: Mapping[str, str]
     at: str | None
 
 
@@ -151,9 +138,9 @@ def job(
         row,
         job=line,
         verdict=verdict,
-        sentence=words.sentence(verdict),
         notes=request.notes(row),
-        unserved=_unserved(session, row, now, timeout_s),
+        unserved=queues.unserved(session, row, timeout_s=timeout_s, now=now)
+        and queue_estimate.start_command(row.queue),
         has_rows=has_rows,
         at_most=request.at_most(row),
         test_url=urls.history(
@@ -182,26 +169,7 @@ def job(
         decided=comparators_view.of_seed(seen.first, tolerance) if seen.first and is_kernel else "",
         last_lines=job_logs.last_lines(log, attempts) if lost else "",
         telemetry=job_logs.telemetry(session, job_id),
-        imported=imported.read(row),
         check=request.check(row, seen_seeds.of_command(session, row, seen), seen.chosen),
         origins=origins(session, job=job_id),
-        links={
-            "self": urls.job(job_id),
-            "json_url": urls.job(job_id, as_json=True),
-            "events": urls.events(job_id),
-            "cancel": urls.cancel(job_id),
-            "resubmit": urls.resubmit(job_id),
-            **{form: urls.results(job_id, form) for form in urls.FILES},
-            "diagnosis": urls.diagnosis(job_id),
-        },
         at=timestamp(now),
     )
-
-
-def _unserved(
-    session: Session, row: JobRow, now: datetime, timeout_s: float
-) -> UnservedQueue | None:
-    if queues.unserved(session, row, timeout_s=timeout_s, now=now) is None:
-        return None
-    command = queue_estimate.start_command(row.queue)
-    return UnservedQueue(row.queue, command, timestamp(row.deadline_at))

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from gonogo.reports.check_line import check_line
 from gonogo.spec.selections import KERNEL, Selection
-from gonogo_dashboards.kit import commands, imported, words
+from gonogo_dashboards.kit import commands, words
 from gonogo_service.jobs.model import JobRow
 
 
 def facts(job: JobRow) -> tuple[tuple[str, str], ...]:
     """Return the request; defaults are left out, as in the test's canonical form."""
     is_selection = job.kernel == KERNEL
-    rows = [*(_selection(job) if is_selection else _kernel(job)), ("build", job.build)]
+    rows = _selection(job) if is_selection else commands.facts_of(job.test)
+    rows.append(("build", job.build))
     if job.reference is not None:
         rows.append(("compared with", f"{job.reference} and float64"))
-    rows += imported.facts(job) or [("runs on", job.queue.replace(".", " · "))]
+    if file := job.import_:
+        tests = words.count(file.tests, "test")
+        rows.append(("imported", f"{tests} from {commands.IMPORTED[file.format]}"))
+        by = " ".join(filter(None, (file.tool, file.started_at)))
+        rows.append(("ran", f"elsewhere, {by}" if by else "elsewhere"))
+    else:
+        rows.append(("runs on", job.queue.replace(".", " · ")))
     rows.append(("iterations" if is_selection else "seeds", commands.seeds_words(job)))
     if job.stop is not None:
         spared = job.stop.device_ms_saved
@@ -32,24 +37,11 @@ def facts(job: JobRow) -> tuple[tuple[str, str], ...]:
         number = job.commit.pull_request
         pull = f", pull request {number}" if number else ""
         rows.append(("commit", f"{job.commit.sha} of {job.commit.repository}{pull}"))
-    rows.append(("submitted", f"{job.created_at:%Y-%m-%d %H:%M:%S} UTC by {job.owner}"))
+    rows.append(("submitted", f"{words.moment(job.created_at)} by {job.owner}"))
     if job.started_at and job.finished_at and job.finished_at > job.started_at:
         took = (job.finished_at - job.started_at).total_seconds()
         rows.append(("duration", words.duration(took)))
     return tuple(rows)
-
-
-def _kernel(job: JobRow) -> Iterator[tuple[str, str]]:
-    test = job.test
-    yield "kernel", job.kernel
-    yield "shape", words.shape(test.get("shape", ()))
-    tolerance = test.get("tolerance")
-    yield "tolerance", commands.tolerance_words(tolerance) if tolerance else "none declared"
-    yield "inputs", commands.plain(test.get("inputs")) or "uniform −1 … 1"
-    yield "numerics", commands.plain(test.get("numerics")) or "bf16, fp32 accumulation, HiFi4"
-    for name in ("parameters", "epsilon", "memory", "program"):
-        if name in test:
-            yield name, commands.plain(test[name])
 
 
 def _selection(job: JobRow) -> list[tuple[str, str]]:

@@ -22,8 +22,9 @@ from gonogo_service.results import seeds as results
 from gonogo_service.results.seed_order import SeedOrder
 from gonogo_service.results.seeds import KINDS, StoredSeed
 
-_SHOWN = tuple(row for row in STATISTICS.values() if row.label)
-"""The statistics that have a column, with labels and meanings."""
+_SHOWN = tuple(name for name, row in STATISTICS.items() if row.label)
+"""The statistics that have a column."""
+_WORST = ("tolerance_ratio", "rounding_ratio", "max_abs")
 _MAX_OUTPUTS = 24
 _EXPLANATIONS = [explanation.value for explanation in Explanation]
 """Worst first."""
@@ -31,33 +32,42 @@ _COMPARED = ("max_abs", "ulp_max", "mismatch_fraction")
 
 
 @dataclass(frozen=True)
-class OutputNumbers:
-    """One output of the seed; `numbers` are in the order of the view's columns."""
+class OutputLine:
+    """One output of a seed: its judgment, and its numbers by statistic."""
 
     output: str
     verdict: str
     explanation: str | None
-    numbers: tuple[float | None, ...]
+    numbers: Mapping[str, float | None]
     nonfinite: Mapping[str, str]
-    digest: str | None
     decided: str
-    """The comparators that it misses, else all that it meets; "" where none is declared."""
+    """The comparators that it misses, else all that it meets; "" where none is declared. In the
+    table of the worst seeds also "" where allclose is the only one."""
     why: str
     """The fault that is named, else the reason and the places; "" where rounding explains it."""
 
 
-@dataclass(frozen=True)
-class SeedDetails:
-    """A (seed, repeat) of the job; `verdict` is null while it hasn't finished."""
+@dataclass(frozen=True, kw_only=True)
+class SeedLine:
+    """A (seed, repeat) in the table of the worst; its worst output comes first."""
 
     seed: int
     repeat: int
     verdict: str | None
+    """null while it hasn't finished"""
+    device: str | None
+    message: str | None
+    outputs: tuple[OutputLine, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedDetails(SeedLine):
+    """A (seed, repeat) of the job that the reader chose."""
+
     sentence: str
     facts: tuple[tuple[str, str], ...]
-    message: str | None
-    columns: tuple[tuple[str, str], ...]
-    outputs: tuple[OutputNumbers, ...]
+    columns: tuple[tuple[str, str, str], ...]
+    """(statistic, heading, meaning) of the numbers that an output has"""
     arithmetic: tuple[ArithmeticLine, ...]
     """The arithmetic and the detection limits of each output that has them."""
     left_out: int
@@ -66,34 +76,6 @@ class SeedDetails:
     before: str | None
     after: str | None
     """The pages of its neighbors."""
-
-
-@dataclass(frozen=True)
-class OutputLine:
-    """One output in the table of the worst seeds: its verdict and its main numbers."""
-
-    output: str
-    verdict: str
-    explanation: str | None
-    tolerance_ratio: float | None
-    rounding_ratio: float | None
-    max_abs: float | None
-    nonfinite: Mapping[str, str]
-    decided: str
-    """The comparators that decided, where allclose isn't the only one."""
-
-
-@dataclass(frozen=True)
-class SeedLine:
-    """A (seed, repeat) in the table of the worst; its worst output comes first."""
-
-    seed: int
-    repeat: int
-    verdict: str
-    device: str | None
-    duration_ms: float | None
-    message: str | None
-    outputs: tuple[OutputLine, ...]
 
 
 @dataclass(frozen=True)
@@ -126,20 +108,12 @@ def read(
     stored, place = results.get(session, job.id, *pair), order.place(*pair)
     if stored is None and place is None:
         return None
-    result: Mapping[str, Any] = stored or {}
-    seen: Mapping[str, Mapping[str, Any]] = result.get("outputs") or {}
+    seen = {} if stored is None else stored.outputs
     names = worst_first(seen)[:_MAX_OUTPUTS]
-    numbers = {
-        name: [words.reported_number(seen[name].get(row.name)) for row in _SHOWN] for name in names
-    }
-    columns = [
-        column
-        for column in range(len(_SHOWN))
-        if any(of_output[column] is not None for of_output in numbers.values())
-    ]
-    verdict, tolerance = result.get("verdict"), job.test.get("tolerance", {})
+    tolerance = job.test.get("tolerance", {})
+    lines = [_line(name, seen[name], tolerance, _SHOWN) for name in names]
     unfinished = "It never ran." if job.state.final else "It has not finished yet."
-    lines = (arithmetic_view.of_seed(name, seen[name]) for name in names)
+    arithmetic = (arithmetic_view.of_seed(name, seen[name]) for name in names)
 
     def neighbor(step: int) -> str | None:
         if place is None or not 0 <= place + step < len(order):
@@ -147,81 +121,63 @@ def read(
         return urls.job(job.id, output=output, seed=order.at(place + step))
 
     return SeedDetails(
-        *pair,
-        verdict=verdict,
-        sentence=words.sentence(verdict) if verdict else unfinished,
-        facts=tuple(_facts(result)),
-        message=result.get("message"),
-        columns=tuple((_SHOWN[place].heading, _SHOWN[place].sentence) for place in columns),
-        outputs=tuple(
-            _output(name, seen[name], [numbers[name][place] for place in columns], tolerance)
-            for name in names
+        seed=pair[0],
+        repeat=pair[1],
+        verdict=stored and stored.verdict,
+        device=stored and stored.device,
+        message=stored and stored.message,
+        outputs=tuple(lines),
+        sentence=words.sentence(stored.verdict) if stored else unfinished,
+        facts=_facts(stored) if stored else (),
+        columns=tuple(
+            (name, STATISTICS[name].heading, STATISTICS[name].sentence)
+            for name in _SHOWN
+            if any(line.numbers[name] is not None for line in lines)
         ),
-        arithmetic=tuple(line for line in lines if line is not None),
-        left_out=max(0, len(seen) - len(names)),
+        arithmetic=tuple(line for line in arithmetic if line is not None),
+        left_out=len(seen) - len(names),
         check=request.check(job, pair[0], names[0] if names else ""),
         before=neighbor(-1),
         after=neighbor(1),
     )
 
 
-def _output(
+def worst_line(seed: StoredSeed, tolerance: Mapping[str, Any]) -> SeedLine:
+    """Return a stored (seed, repeat) as a line; `tolerance` is its test's, {} for none."""
+    lines = [_line(name, seen, tolerance, _WORST, True) for name, seen in seed.outputs.items()]
+    return from_object(SeedLine, seed, outputs=tuple(lines))
+
+
+def _line(
     name: str,
     output: Mapping[str, Any],
-    numbers: Sequence[float | None],
     tolerance: Mapping[str, Any],
-) -> OutputNumbers:
+    statistics: Sequence[str],
+    beyond_allclose: bool = False,
+) -> OutputLine:
+    """Return a line of an output; beyond_allclose: only another comparator is worth naming."""
     declared = for_output(tolerance, name)
-    return OutputNumbers(
+    is_named = comparators_view.others(declared) if beyond_allclose else declared
+    return OutputLine(
         output=name,
         verdict=str(output["verdict"]),
         explanation=output.get("explanation"),
-        numbers=tuple(numbers),
+        numbers={one: words.reported_number(output.get(one)) for one in statistics},
         nonfinite=dict(output.get(KINDS) or {}),
-        digest=output.get("digest"),
-        decided=comparators_view.decided(declared, output) if declared else "",
+        decided=comparators_view.decided(declared, output) if is_named else "",
         why=diagnoses.sentence_of(output),
     )
 
 
-def _facts(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    known = (
-        ("device", "device", str),
-        ("duration", "duration_ms", lambda spent: words.duration(spent / 1000)),
-        (
-            "ran before it in the same process",
-            "position",
-            lambda count: words.count(int(count), "kernel"),
-        ),
-        ("finished", "arrival", lambda number: f"as number {number:,}"),
+def _facts(seed: StoredSeed) -> tuple[tuple[str, str], ...]:
+    spent, before = seed.duration_ms, seed.position
+    facts = (
+        ("device", seed.device),
+        ("duration", spent is not None and words.duration(spent / 1000)),
+        ("ran before it in the same process", before is not None and words.count(before, "kernel")),
+        ("finished", f"as number {seed.arrival:,}"),
     )
-    return [
-        (label, shown(result[name]))
-        for label, name, shown in known
-        if result.get(name) not in (None, "")
-    ]
-
-
-def worst_line(seed: StoredSeed, tolerance: Mapping[str, Any]) -> SeedLine:
-    """Return a stored (seed, repeat) as a line; `tolerance` is its test's, {} for none."""
-    lines = []
-    for name, output in seed.outputs.items():
-        declared = for_output(tolerance, name)
-        lines.append(
-            OutputLine(
-                name,
-                output["verdict"],
-                output["explanation"],
-                output.get("tolerance_ratio"),
-                output.get("rounding_ratio"),
-                output.get("max_abs"),
-                dict(output.get(KINDS) or {}),
-                comparators_view.decided(declared, output)
-                if comparators_view.others(declared)
-                else "",
-            )
-        )
-    return from_object(SeedLine, seed, outputs=tuple(lines))
+    return tuple((label, text) for label, text in facts if text)
 
 
 def compared(seeds: Sequence[StoredSeed]) -> tuple[ComparisonLine, ...]:

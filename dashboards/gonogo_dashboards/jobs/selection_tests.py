@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.spec.selections import KERNEL
-from gonogo_dashboards.kit.outcomes import OutcomeCount, outcomes
+from gonogo_dashboards.kit.list_rows import OutcomeCount, outcomes
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.results import selection_tests
 

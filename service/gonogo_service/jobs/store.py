@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -24,21 +23,15 @@ from gonogo_service.kit.outbox import outbox
 from gonogo_service.tests import test_specs
 from gonogo_service.tests.model import TestSpecRow
 
-
-@dataclass(frozen=True)
-class JobFilter:
-    """The filters of a list of jobs; `label` is "name" or "name=value"."""
-
-    state: str | None = None
-    test: str | None = None
-    workload: str | None = None
-    build: str | None = None
-    label: str | None = None
-    owner: str | None = None
-    verdict: str | None = None
-    kind: str | None = None
-    since: datetime | None = None
-    """Only jobs submitted since then."""
+FILTERS = {
+    "state": JobRow.state,
+    "test": JobRow.test_key,
+    "workload": JobRow.workload_key,
+    "build": JobRow.build,
+    "owner": JobRow.owner,
+    "verdict": JobRow.verdict,
+    "kind": JobRow.kind,
+}
 
 
 def create(session: Session, new: NewJob, *, now: datetime | None = None) -> JobRow:
@@ -74,8 +67,6 @@ def create(session: Session, new: NewJob, *, now: datetime | None = None) -> Job
         deadline_at=now + timedelta(seconds=new.queue_deadline_s),
     )
     work.add(session, job, whole, cut, queue=new.queue, pair_s=seed_s)
-    payload = {"job": job.id, "queue": new.queue}
-    outbox.add(session, "job.created", f"job.created:{job.id}", payload, now=now)
     if plan is not None:
         sequential.reach(session, job)
     events.add(session, job, StateChange(JobState.queued.value), now=now)
@@ -152,31 +143,27 @@ def diagnosis_words(session: Session, job_ids: Sequence[str]) -> str:
 
 def list_(
     session: Session,
-    filters: JobFilter | None = None,
     *,
     limit: int = 50,
     cursor: str | None = None,
+    since: datetime | None = None,
+    label: str | None = None,
+    **filters: str | None,
 ) -> Page[JobRow]:
-    """Return jobs, newest first. Raises BadCursor."""
-    filters = filters or JobFilter()
-    columns = {
-        JobRow.state: filters.state,
-        JobRow.test_key: filters.test,
-        JobRow.workload_key: filters.workload,
-        JobRow.build: filters.build,
-        JobRow.owner: filters.owner,
-        JobRow.verdict: filters.verdict,
-        JobRow.kind: filters.kind,
-    }
+    """Return jobs, newest first. Raises BadCursor.
+
+    since: only jobs submitted since then. label: "name" or "name=value". filters: FILTERS.
+    """
     query = in_lists()
-    if filters.since is not None:
-        query = query.where(JobRow.id >= floor(filters.since))
-    if filters.label is not None:
-        name, equals, value = filters.label.partition("=")
+    if since is not None:
+        query = query.where(JobRow.id >= floor(since))
+    if label is not None:
+        name, equals, value = label.partition("=")
         labeled = select(JobLabelRow.job_id).where(JobLabelRow.name == name)
         if equals:
             labeled = labeled.where(JobLabelRow.value == value)
         query = query.where(JobRow.id.in_(labeled))
+    columns = {FILTERS[name]: value for name, value in filters.items()}
     return newest_first(
         session, query, JobRow.id, lambda job: job, limit=limit, cursor=cursor, filters=columns
     )

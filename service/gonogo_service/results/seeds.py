@@ -270,10 +270,10 @@ def stream(session: Session, job_id: str, *, size: int = 500) -> Iterator[dict[s
         cursor = part.next
 
 
-def get(session: Session, job_id: str, seed: int, repeat: int = 0) -> dict[str, Any] | None:
-    """Return the result of one (seed, repeat) of a job, or None."""
+def get(session: Session, job_id: str, seed: int, repeat: int = 0) -> StoredSeed | None:
+    """Return one (seed, repeat) of a job, or None."""
     of_seed = ResultRow.job_id == job_id, ResultRow.seed == seed, ResultRow.repeat == repeat
-    return next(map(_result, read(session, *of_seed)), None)
+    return next(read(session, *of_seed), None)
 
 
 def _result(seed: StoredSeed) -> dict[str, Any]:

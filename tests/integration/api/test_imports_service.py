@@ -155,7 +155,7 @@ def test_the_pages_say_that_it_was_imported_and_whether_it_has_numbers(api: Api)
         assert words in api.client.get(path, headers={"Accept": "text/html"}).text
     assert words not in page
     twin = api.client.get(f"/jobs/{without}.json").json()
-    assert twin["imported"]["numbers"] is False
+    assert twin["job"]["imported"]["numbers"] is False
 
 
 def test_the_page_of_a_file_without_numbers_looks_for_no_worst_numbers(

@@ -77,7 +77,7 @@ def test_every_page_shows_what_is_left(api: Api, monkeypatch: pytest.MonkeyPatch
     with api.context.session() as session:
         compared_builds.history(session)  # kernels and selections
         masked = nightly_history.masked(session)
-        everything = jobs.list_(session, jobs.JobFilter(), limit=200).items
+        everything = jobs.list_(session, limit=200).items
     _forget(api, monkeypatch)
     kernel = next(job for job in everything if job.kernel != "selection")
     selection = next(job for job in everything if job.kernel == "selection")

@@ -375,7 +375,7 @@ def test_many_tests_one_command_one_verdict(
         def work(_seconds: float) -> None:
             """End one more job while the command waits."""
             with context.session() as session:
-                queued = jobs.list_(session, jobs.JobFilter(state="queued")).items
+                queued = jobs.list_(session, state="queued").items
                 if queued:
                     finish(session, queued[-1].id, wrong=queued[-1].build != "correct")
                 else:

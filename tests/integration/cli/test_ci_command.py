@@ -71,7 +71,7 @@ def pipeline(
         def work(_seconds: float) -> None:
             here.on_wait()
             with context.session() as session:
-                queued = jobs.list_(session, jobs.JobFilter(state="queued")).items
+                queued = jobs.list_(session, state="queued").items
                 for job in queued:
                     if job.build in here.broken:
                         failure = stored_jobs.unwell(0, "error", "no [b]program[/b]")

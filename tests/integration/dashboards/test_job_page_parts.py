@@ -112,12 +112,12 @@ def test_the_page_and_its_twin_say_the_same_of_a_seed_its_map_and_its_log(
             "dx",
         )
         dx = next(result for result in results if result["seed"] == 3)["outputs"]["dx"]
-        numbers = dict(
-            zip((name for name, _ in shown["columns"]), shown["outputs"][0]["numbers"], strict=True)
-        )
-        named = ("max |e|", "error ÷ rounding", "beyond the replay, σ")
-        stored = (dx["max_abs"], dx["rounding_ratio"], dx["distance"])
-        assert tuple(numbers[name] for name in named) == stored
+        headings = {name: heading for name, heading, _ in shown["columns"]}
+        named = {"max_abs": "max |e|", "rounding_ratio": "error ÷ rounding"}
+        named |= {"distance": "beyond the replay, σ"}
+        assert {name: headings[name] for name in named} == named
+        numbers = shown["outputs"][0]["numbers"]
+        assert {name: numbers[name] for name in named} == {name: dx[name] for name in named}
         assert [output["why"] for output in shown["outputs"]] == [dx["fault"], "", ""]
         assert "--seeds 1 --seed-start 3 " in shown["check"]
         assert (shown["before"], shown["after"]) == (

@@ -50,7 +50,7 @@ def test_every_place_names_the_same_worst_seed(api: Api, tolerance: dict[str, fl
     rows = [wrong(seed, "atol" in tolerance) for seed in range(SEEDS)]
     job_id = stored(api, rows, {**stored_jobs.NIGHTLY, "tolerance": tolerance})
     job = api.client.get(urls.job(job_id, as_json=True)).json()
-    ratios = [seed["outputs"][0]["rounding_ratio"] for seed in job["worst"]]
+    ratios = [seed["outputs"][0]["numbers"]["rounding_ratio"] for seed in job["worst"]]
     assert ratios == sorted(ratios, reverse=True), "sorted by the column that it shows"
     largest = max(job["plot"]["marks"], key=lambda mark: mark["rounding_ratio"])
     assert largest["rounding_ratio"] == ratios[0], "the chart's number is the table's"

@@ -50,7 +50,7 @@ def test_red_and_green_of_one_build_are_flaky_and_no_command_is_offered(database
                 ("not_judged", "failed"): 1,
             }
             (build,) = test_specs.builds_of(session, SUITE.key)
-            listed = jobs.list_(session, jobs.JobFilter(kind="import"), limit=20).items
+            listed = jobs.list_(session, kind="import", limit=20).items
         assert (flag.kind, flag.evidence.get("check")) == ("flaky", None)
         assert (build.jobs, build.seeds, build.counts) == (6, 6, {"not_judged": 6})
         assert {job.id for job in listed} == {job.id for job in imported_jobs}

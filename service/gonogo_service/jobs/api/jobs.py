@@ -116,18 +116,10 @@ def list_jobs(
     cursor: Cursor = None,
 ) -> Any:
     """List jobs that match all filters, without their diagnoses."""
-    filters = stored.JobFilter(
-        state=state,
-        verdict=verdict,
-        test=test,
-        workload=workload,
-        build=build,
-        owner=owner,
-        label=label,
-        kind=kind,
-    )
+    where = {"state": state, "verdict": verdict, "test": test, "workload": workload}
+    where |= {"build": build, "owner": owner, "kind": kind, "label": label}
     with context.reading() as session:
-        page = stored.list_(session, filters, limit=limit, cursor=cursor)
+        page = stored.list_(session, limit=limit, cursor=cursor, **where)
     return extend_page(page, lambda job: answer_of(LISTED, job))
 
 
