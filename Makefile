@@ -15,12 +15,14 @@ BYTECODE := $(VENV)/.gonogo-bytecode
 DIST ?= dist
 LOCKS ?= $(wildcard locks/run-py3*.txt)
 # A process that imports NumPy starts a thread of BLAS for each further processor, and each spins for 50 ms; the tests start hundreds of such processes
-test explore: export OPENBLAS_NUM_THREADS ?= 1
+test test-all test-servers explore: export OPENBLAS_NUM_THREADS ?= 1
 
-# more than there are processors: of a test's time with services and kills a third is waiting
-PYTEST_WORKERS ?= 4
+# `make test` computes, so it has a process for each processor of a small machine; of the time of test-all a third is waiting
+PYTEST_WORKERS ?= 2
+ALL_WORKERS ?= 4
 # a file's tests share one service, so one process runs them all; in the order of tests/conftest.py, not by the number of a file's tests
-PYTEST_SPREAD = -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
+SPREAD = --dist loadfile --no-loadscope-reorder
+TESTS ?= tests/unit tests/integration
 # An interpreter with torch, which is too large for our own locks: for the tests of the torch executor, kept between clones
 TORCH_VERSION := 2.13.0
 # `make libraries` looks for the same one (benchmarks/kernels/environments.py): each would remove what the other made
@@ -37,10 +39,10 @@ MUTMUT ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/mutmut-$(MUTMUT_VERSION)
 # what the pages' scripts and styles are made of
 FRONT := $(shell find dashboards/web dashboards/gonogo_dashboards/build.py -name node_modules -prune -o -type f -print 2>/dev/null)
 
-.PHONY: help setup demo up bytecode test explore fuzz fuzz-coverage docs docs-test test-sim wormhole-sim torch libraries corpus lint bench chaos mutants pictures lock audit release sbom pin clean
+.PHONY: help setup demo up bytecode test test-all test-servers test-simulated explore fuzz fuzz-coverage docs docs-test test-sim wormhole-sim torch libraries corpus lint bench chaos mutants pictures lock audit release sbom pin clean
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 20
 
 setup: $(STAMP) ## make .venv from the locks, build the pages' scripts (all other targets do it by themselves)
 	@$(MAKE) --no-print-directory $(BUNDLE)
@@ -91,12 +93,19 @@ bytecode: $(BYTECODE)
 $(BYTECODE): | setup
 	@$(BIN)/python -m pytest --collect-only -q >/dev/null 2>&1; touch $@
 
-test: setup bytecode ## all tests but those of test-sim; ARGS go to pytest
+test: setup bytecode ## what a newcomer needs, in four minutes: no PostgreSQL, browser, compiler, torch or simulator; TESTS and ARGS choose
+	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) $(SPREAD) -m "not slow" -rs $(TESTS) $(ARGS)
+
+# two at a time: each part waits now and then
+test-all: setup bytecode docs ## every test, as CI runs them: servers, kills, browser, wheel, gtest, torch, documentation, simulator
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync=line test-servers docs-test test-simulated
+
+test-servers: bytecode
 	@GONOGO_TEST_TORCH_PYTHON="$${GONOGO_TEST_TORCH_PYTHON:-$(wildcard $(TORCH_VENV)/bin/python)}" \
-	  $(BIN)/python -m pytest $(PYTEST_SPREAD) --ignore=tests/simulator --ignore=tests/docs $(ARGS)
+	  $(BIN)/python -m pytest -n $(ALL_WORKERS) $(SPREAD) -rs --ignore=tests/simulator --ignore=tests/docs tests $(ARGS)
 
 explore: setup bytecode ## all tests of properties, each night with new examples (.ci/nightly); `make test` has the same ones each time
-	@$(BIN)/python -m pytest $(PYTEST_SPREAD) --hypothesis-profile=nightly -m hypothesis --timeout=1800 $(ARGS)
+	@$(BIN)/python -m pytest -n $(ALL_WORKERS) $(SPREAD) --hypothesis-profile=nightly -m hypothesis --timeout=1800 $(ARGS)
 
 fuzz: setup ## hostile input for hours: every parser of strangers' input, every address (tests/checks/fuzz.py)
 	@$(BIN)/python -m pytest --hypothesis-profile=fuzz --timeout=0 tests/unit/project/test_hostile_input.py tests/acceptance/test_openapi.py $(ARGS)
@@ -120,9 +129,12 @@ wormhole-sim: setup ## a simulated Wormhole that runs real ttnn kernels, in the 
 	@$(BIN)/python -m tests.wormhole
 
 test-sim: wormhole-sim ## tests of the real ttnn kernels on it
-	@GONOGO_REQUIRE=$${GONOGO_REQUIRE:-simulator} $(BIN)/python -m pytest $(PYTEST_SPREAD) tests/simulator $(ARGS)
+	@GONOGO_REQUIRE=$${GONOGO_REQUIRE:-simulator} $(MAKE) --no-print-directory test-simulated
 
-torch: $(TORCH_VENV)/$(TORCH_STAMP) ## an interpreter with torch in the cache folder; `make test` then runs the torch executor, too
+test-simulated: bytecode
+	@$(BIN)/python -m pytest -n 2 $(SPREAD) -rs tests/simulator $(ARGS)
+
+torch: $(TORCH_VENV)/$(TORCH_STAMP) ## an interpreter with torch in the cache folder; `make test-all` then runs the torch executor, too
 
 # The first interpreter that runs and has a wheel of this version, with what the conformance suite imports; pip's own settings say where wheels come from (a CPU's are enough).
 $(TORCH_VENV)/$(TORCH_STAMP):

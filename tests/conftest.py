@@ -69,30 +69,46 @@ gc.disable()
 shared_statements.share()
 
 
+IN_DEPTH = ("acceptance", "browser", "docs", "hardware", "simulator")
+"""Folders whose tests only `make test-all` runs."""
+NEEDS = {"postgres_admin", "private_postgres", "gtest_programs"}
+"""Fixtures of what a newcomer need not have; `make test` leaves out the tests that take them."""
 WAITING = ("acceptance", "browser", "integration/workers")
 """Folders whose tests mostly wait: for servers, browsers and kills."""
 WAITING_SHARE = 0.65
 """The share of the run within which all of their files begin."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mix the files whose tests wait with those that compute, where several processes run tests.
+    """Mark what `make test` leaves out, and choose the order of files.
 
-    The processors are then busy from the first test to the last. The files that wait take longer,
-    so all of them begin within WAITING_SHARE of the run.
+    Where several processes run tests, files whose tests wait are mixed with those that compute: the
+    processors are then busy from the first test to the last. The files that wait take longer, so
+    all of them begin within WAITING_SHARE of the run.
     """
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        return
     tests = Path(__file__).parent
     files: dict[bool, list[Path]] = {True: [], False: []}
     for path in dict.fromkeys(item.path for item in items):
         files[path.relative_to(tests).as_posix().startswith(WAITING)].append(path)
+    for item in items:
+        if item.path.relative_to(tests).parts[0] in IN_DEPTH or _needs(item):
+            item.add_marker(pytest.mark.slow)
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return
     places = {
         path: place / len(some) * (WAITING_SHARE if is_waiting else 1)
         for is_waiting, some in files.items()
         for place, path in enumerate(some)
     }
     items.sort(key=lambda item: places[item.path])
+
+
+def _needs(item: pytest.Item) -> bool:
+    """Return whether a test takes one of NEEDS, or PostgreSQL as one of several databases."""
+    call = getattr(item, "callspec", None)
+    values = call.params.values() if call is not None else ()
+    return "postgres" in values or not NEEDS.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 @pytest.hookimpl(optionalhook=True)
