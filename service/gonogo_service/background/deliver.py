@@ -16,7 +16,6 @@ from sqlalchemy import Text, cast, func, select
 from sqlalchemy.orm import Session
 
 from gonogo.settings import Settings
-from gonogo_service.background.dispatcher import TOPICS as DISPATCHED
 from gonogo_service.ci import answers
 from gonogo_service.ci.answering import Answerer
 from gonogo_service.ci.github import GitHub, client_of
@@ -83,7 +82,7 @@ class Deliver:
         query = (
             select(row.id, row.kind, RECEIVER)
             .where(row.due_at <= utcnow(), row.kind.in_(kinds), RECEIVER.not_in(busy))
-            .where(row.topic.not_in((*DISPATCHED, ASSESS)))  # other roles have these
+            .where(row.topic != ASSESS)  # another role has these
             .order_by(row.due_at, row.id)
             .limit(MAX_DUE)
         )

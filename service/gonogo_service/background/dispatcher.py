@@ -20,13 +20,11 @@ from gonogo_service.jobs import chunks, dispatching
 from gonogo_service.jobs.dispatching import Unclaimed
 from gonogo_service.kit.background_context import BROKER_AWAY, BackgroundContext, log
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.kit.outbox import outbox
 from gonogo_workers.queue import DISPATCH_NOTIFICATION_KEY
 
 PER_WORKER = 2
 BACKGROUND_PER_WORKER = 1
 """Nothing overtakes what a worker has been sent: a job waits for no more of a gauge than this."""
-TOPICS = ("job.created",)
 MISSING_S = 5.0
 """A worker that has taken an id claims the attempt within this time; else it is woken again."""
 
@@ -42,11 +40,9 @@ class Dispatcher:
     def run_once(self) -> int:
         """Run one pass; return how many workers were woken. Raises the AWAY errors."""
         context, now = self._context, utcnow()
-        message_ids, chosen, unclaimed, live = context.reading(
-            lambda session: _choose(session, context, now)
-        )
-        if message_ids or chosen:
-            unclaimed = context.session(lambda session: _write(session, chosen, message_ids, now))
+        chosen, unclaimed, live = context.reading(lambda session: _choose(session, context, now))
+        if chosen:
+            unclaimed = context.session(lambda session: _write(session, chosen, now))
         return self._wake(unclaimed, live)
 
     def _wake(self, unclaimed: Sequence[Unclaimed], live: Mapping[str, int]) -> int:
@@ -118,24 +114,19 @@ def choose(session: Session, waiting: Iterable[str], live: Mapping[str, int]) ->
 
 def _choose(
     session: Session, context: BackgroundContext, now: datetime
-) -> tuple[list[str], list[chunks.Place], list[Unclaimed], Mapping[str, int]]:
-    """Return (due messages, chunks to dispatch, unclaimed attempts, live workers per queue).
+) -> tuple[list[chunks.Place], list[Unclaimed], Mapping[str, int]]:
+    """Return (chunks to dispatch, unclaimed attempts, live workers per queue).
 
     The workers are counted only when chunks wait.
     """
-    due = [message.id for message in outbox.due(session, now=now, topics=TOPICS)]
     live: Mapping[str, int] = {}
     waiting = chunks.waiting(session)
     if waiting:
         live = workers.live(session, now=now, timeout_s=context.settings.heartbeat_timeout_s)
     chosen = choose(session, waiting, live)
-    return due, chosen, dispatching.unclaimed(session), live
+    return chosen, dispatching.unclaimed(session), live
 
 
-def _write(
-    session: Session, chosen: Sequence[chunks.Place], message_ids: Sequence[str], now: datetime
-) -> list[Unclaimed]:
-    if message_ids:
-        outbox.delivered(session, list(message_ids), now=now)
+def _write(session: Session, chosen: Sequence[chunks.Place], now: datetime) -> list[Unclaimed]:
     dispatching.dispatch(session, chosen, now=now)
     return dispatching.unclaimed(session)

@@ -15,7 +15,7 @@ from gonogo_service.background.assess import Assessor
 from gonogo_service.background.deliver import make_deliver
 from gonogo_service.background.reaper import Reaper
 from gonogo_service.background.retention import POLL_S, Pruner
-from gonogo_service.background.roles import Role
+from gonogo_service.background.roles import Duties, Role
 from gonogo_service.kit.background_context import (
     AWAY,
     BackgroundContext,
@@ -40,20 +40,20 @@ def create_background(settings: Settings, stop: threading.Event) -> Background:
     context = open_background_context(settings, stop)
     reaper = Reaper(context)
     deliver = make_deliver(context)
+    role = partial(Role, context, duties=Duties(context))
     roles = [
-        Role(
-            context,
+        role(
             "dispatcher",
             dispatcher.Dispatcher(context).run_once,
             pause=partial(dispatcher.wait, context),
         ),
-        Role(context, "reaper", reaper.run_once, lost=reaper.reset),
-        Role(context, "retention", Pruner(context).run_once, every_s=POLL_S),
-        Role(context, "assess", Assessor(context).run_once),
-        Role(context, "scheduler", partial(scheduler.run_once, context)),
-        Role(context, "bisecting", partial(bisection.run_once, context)),
-        Role(context, "deliver", deliver.run_once, lost=deliver.lost),
-        Role(context, f"{presence.BACKGROUND}{context.holder}", lambda: None),
+        role("reaper", reaper.run_once, lost=reaper.reset),
+        role("retention", Pruner(context).run_once, every_s=POLL_S),
+        role("assess", Assessor(context).run_once),
+        role("scheduler", partial(scheduler.run_once, context)),
+        role("bisecting", partial(bisection.run_once, context)),
+        role("deliver", deliver.run_once, lost=deliver.lost),
+        role(f"{presence.BACKGROUND}{context.holder}", lambda: None),
     ]
     return Background(context, roles, [deliver.close])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 
 from sqlalchemy.orm import Session
 
@@ -40,12 +40,13 @@ class Role(threading.Thread):
         every_s: float | None = None,
         pause: Callable[[], object] | None = None,
         lost: Callable[[], None] = lambda: None,
+        duties: Duties | None = None,
     ) -> None:
         super().__init__(name=name, daemon=True)
         self._context, self._work, self._lost = context, work, lost
         self._interval_s = context.settings.poll_s if every_s is None else every_s
         self._pause = pause
-        self._renewed = -LEASE_S
+        self._duties = duties or Duties(context)
         self._woken = threading.Event()
         context.sleepers.append(self._woken)
 
@@ -55,7 +56,7 @@ class Role(threading.Thread):
         while not self._context.stop.wait(delay):
             try:
                 self._woken.clear()
-                if self._holds_lease():
+                if self._duties.hold(self.name):
                     found = self._work()
                     if found:
                         self._context.wake()
@@ -83,47 +84,54 @@ class Role(threading.Thread):
 
     def _failed(self, delay: float) -> float:
         self._lost()
-        self._renewed = -LEASE_S
+        self._duties.forget()
         return min(max(2 * delay, 0.1), 5.0)
 
-    def _holds_lease(self) -> bool:
-        """Return whether this process has the lease; renew it every few seconds, not every pass."""
-        tick = time.monotonic()
-        since_renewal_s = tick - self._renewed
-        if since_renewal_s < RENEW_S:
-            return True
-        # a process that waits for a lease only reads: each write would make SQLite's other
-        # writers wait
-        if since_renewal_s > LEASE_S and self._context.reading(
-            lambda session: is_taken(session, self.name, self._context.holder)
-        ):
-            return False
-        if not self._context.session(
-            lambda session: take(session, self.name, self._context.holder)
-        ):
-            return False
-        self._renewed = tick
-        return True
+
+class Duties:
+    """The leases of a process's roles, which are renewed together."""
+
+    def __init__(self, context: BackgroundContext) -> None:
+        self._context = context
+        self._lock = threading.Lock()
+        self._asked: dict[str, float] = {}
+        """Duty -> the monotonic time when its role last asked; a role that hangs loses it."""
+        self._held: frozenset[str] = frozenset()
+        self._looked = -LEASE_S
+
+    def hold(self, name: str) -> bool:
+        """Return whether this process has a duty; look, and renew all, every few seconds."""
+        with self._lock:
+            tick, is_new = time.monotonic(), name not in self._asked
+            self._asked[name] = tick
+            if is_new or tick - self._looked >= RENEW_S:
+                self._asked = {n: at for n, at in self._asked.items() if tick - at < LEASE_S}
+                self._held = frozenset(self._renewed())
+                self._looked = tick
+            return name in self._held
+
+    def forget(self) -> None:
+        """Look again before the next pass."""
+        with self._lock:
+            self._looked = -LEASE_S
+
+    def _renewed(self) -> set[str]:
+        # a process that waits for others only reads: each write would make SQLite's other writers
+        # wait
+        me, names = self._context.holder, self._asked.keys()
+        holders = self._context.reading(leases.holders)
+        taken = {n for n, other in holders.items() if other != me and not is_dead(other, me)}
+        dead = {other for other in holders.values() if other != me and is_dead(other, me)}
+        if not (free := names - taken):
+            return set()
+        return self._context.session(lambda session: take(session, free, dead, me))
 
 
-def take(session: Session, name: str, holder: str) -> bool:
-    """Acquire or renew a lease; return whether `holder` has it now.
-
-    A lease whose holder was a process of this host that is now dead is taken over at once.
-    """
-    if leases.acquire(session, name, holder):
-        return True
-    other = leases.holders(session).get(name)
-    if other is None or not is_dead(other, holder):
-        return False
-    leases.release(session, other)
-    return leases.acquire(session, name, holder)
-
-
-def is_taken(session: Session, name: str, holder: str) -> bool:
-    """Return whether another process, which may be alive, has a lease."""
-    other = leases.holders(session).get(name)
-    return other is not None and other != holder and not is_dead(other, holder)
+def take(session: Session, names: Collection[str], dead: Iterable[str], holder: str) -> set[str]:
+    """Acquire or renew leases; return those that `holder` has now. The dead lose theirs."""
+    for other in dead:
+        leases.release(session, other)
+    return leases.acquire_all(session, names, holder)
 
 
 def is_dead(other: str, holder: str) -> bool:

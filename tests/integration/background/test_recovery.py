@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from background_thread import short
 from gonogo.settings import Settings
 from gonogo_service.background import roles
-from gonogo_service.background.roles import LEASE_S, Role, take
+from gonogo_service.background.roles import LEASE_S, Duties, Role
 from gonogo_service.kit import background_context
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_service.kit.database.engine import session
@@ -97,12 +97,13 @@ def lease(context: BackgroundContext, name: str, of: str) -> None:
 def test_a_dead_process_of_this_host_loses_its_leases_at_once(
     context: BackgroundContext, process: int, host: str | None, is_dead: bool
 ) -> None:
-    assert context.session(lambda session: take(session, "free", context.holder))
-    assert context.session(lambda session: take(session, "free", context.holder))  # renewed
+    duties = Duties(context)
+    assert duties.hold("free")
     other = holder(context, process, host)
     for name in (DUTY, "reaper"):
         lease(context, name, other)
-    assert context.session(lambda session: take(session, DUTY, context.holder)) == is_dead
+    assert duties.hold(DUTY) == is_dead
+    assert duties.hold("free")
     left = {} if is_dead else {"reaper": other}
     holders = {"free": context.holder, DUTY: context.holder if is_dead else other, **left}
     assert context.reading(leases.holders) == holders
@@ -162,9 +163,9 @@ def test_a_lease_is_renewed_every_three_seconds_and_after_a_failure(
 ) -> None:
     renewed: list[float] = []
 
-    def record(*_: object) -> bool:
+    def record(_session: object, names: set[str], *_: object) -> set[str]:
         renewed.append(clock.now)
-        return True
+        return names
 
     monkeypatch.setattr(roles, "take", record)
     times = iter([6.0, 7.9, 8.0, 8.5, 9.0])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import Any, cast
+from collections.abc import Collection
 
-from sqlalchemy import CursorResult, delete, select, update
+from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from gonogo_service.kit.database.dialect import database_time, insert_once
@@ -27,13 +27,20 @@ def new_holder() -> str:
 
 def acquire(session: Session, name: str, holder: str, seconds: float = LEASE_S) -> bool:
     """Acquire or renew a lease for `seconds`; return False while another holder has it."""
+    return bool(acquire_all(session, [name], holder, seconds))
+
+
+def acquire_all(
+    session: Session, names: Collection[str], holder: str, seconds: float = LEASE_S
+) -> set[str]:
+    """Acquire or renew leases; return those that no other holder has."""
     now = database_time(session)
-    insert_once(session, LeaseRow, [{"name": name, "holder": holder, "until": NEVER}])
+    new = [{"name": name, "holder": holder, "until": NEVER} for name in sorted(names)]
+    insert_once(session, LeaseRow, new)
     free = (LeaseRow.holder == holder) | (LeaseRow.until < now)
-    values = {"holder": holder, "until": now + seconds}
-    query = update(LeaseRow).where(LeaseRow.name == name, free).values(values)
-    acquired = cast("CursorResult[Any]", session.execute(query))
-    return bool(acquired.rowcount)
+    query = update(LeaseRow).where(LeaseRow.name.in_(names), free).returning(LeaseRow.name)
+    query = query.execution_options(synchronize_session=False)
+    return set(session.scalars(query.values(holder=holder, until=now + seconds)))
 
 
 def release(session: Session, holder: str) -> None:
