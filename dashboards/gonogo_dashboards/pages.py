@@ -24,16 +24,19 @@ from gonogo_dashboards.kit import (
     assets,
     bidi,
     build_strips,
+    commands,
     glossary,
     list_rows,
     manual,
     navigation,
     words,
 )
+from gonogo_dashboards.kit.evidence_view import percent
 from gonogo_dashboards.kit.page_routes import PageRoute
-from gonogo_dashboards.kit.site import Context, Frame, Site
+from gonogo_dashboards.kit.site import Frame, Site
 from gonogo_service.kit import rows
 from gonogo_service.kit.database.encoding import encode, timestamp, utcnow
+from gonogo_service.people.context import Context
 
 THEME = "gonogo-theme"
 """The cookie of the reader's theme, which the switch of web/src/theme.js sets."""
@@ -86,10 +89,10 @@ def environment() -> Environment:
         urls=urls, words=words, glossary=glossary, asset=_asset, zip=zip, dict=dict
     )
     templates.globals.update(navigation=groups, build_strips=build_strips, charts=charts)
-    templates.globals.update(list_rows=list_rows, red_hollow=red_hollow)
+    templates.globals.update(commands=commands, list_rows=list_rows, red_hollow=red_hollow)
     for section in sections():
         templates.globals.update(getattr(section, "TEMPLATE_NAMES", {}))
-    templates.filters.update(number=words.number, data=_data, exact=bidi.exact)
+    templates.filters.update(number=words.number, data=_data, exact=bidi.exact, percent=percent)
     templates.filters.update(capital=words.sentence_case, inline=words.inline)
     templates.filters.update(moment=words.moment, stamp=timestamp)
     templates.filters.update(age=lambda moment: words.since(moment, utcnow()))

@@ -89,15 +89,9 @@ def one(
 
 
 def _facts(row: GaugeRow) -> tuple[tuple[str, str], ...]:
-    test, seeds = row.test, row.seeds
-    others = [name for name in ("epsilon", "memory", "program") if name in test]
+    seeds = row.seeds
     return (
-        ("kernel", row.kernel),
-        ("shape", words.shape(test.get("shape", ()))),
-        ("tolerance", commands.tolerance_words(test.get("tolerance", {}))),
-        ("inputs", commands.plain(test.get("inputs")) or "uniform −1 … 1"),
-        ("numerics", commands.plain(test.get("numerics")) or "bf16, fp32 accumulation, HiFi4"),
-        *((name, commands.plain(test[name])) for name in others),
+        *commands.facts_of(row.test),
         ("branch and board", f"{row.branch} on {row.arch} · {row.board}"),
         ("seeds", f"{seeds[0]} … {seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]} (one)"),
         ("requested", f"{words.moment(row.created_at)} by {row.owner}"),

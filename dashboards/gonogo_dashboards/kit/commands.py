@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gonogo_service.jobs.model import JobRow
+from gonogo_service.jobs.values import ImportedFile
 from gonogo_service.kit.database.encoding import encode
 
 START = "gonogo demo"
@@ -15,6 +16,38 @@ _NOISE = 1e-12
 
 MAX_LISTED = 6
 """Seeds of a list that are named."""
+
+
+IMPORTED = {
+    "junit": "JUnit XML",
+    "gtest-xml": "GoogleTest's XML",
+    "gtest-json": "GoogleTest's JSON",
+    "ctrf": "CTRF",
+    "gonogo": "the lines of GoNoGo's pytest plug-in",
+}
+"""The names of the formats of imports."""
+
+
+def facts_of(test: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the fields of a kernel's test, with names."""
+    tolerance, named = test.get("tolerance"), ("parameters", "epsilon", "memory", "program")
+    return [
+        ("kernel", test["kernel"]),
+        ("shape", "×".join(map(str, test.get("shape", ())))),
+        ("tolerance", tolerance_words(tolerance) if tolerance else "none declared"),
+        ("inputs", plain(test.get("inputs")) or "uniform −1 … 1"),
+        ("numerics", plain(test.get("numerics")) or "bf16, fp32 accumulation, HiFi4"),
+        *((name, plain(test[name])) for name in named if name in test),
+    ]
+
+
+def imported(file: ImportedFile) -> str:
+    """Return where an imported job comes from, and whether it has numbers."""
+    if file.numbers:
+        text = "the numbers come with it and were judged here."
+    else:
+        text = "history without numbers. It shows red and green, but not whether a pass is hollow."
+    return f"Imported from {IMPORTED[file.format]}: {text}"
 
 
 def first_seeds(job: JobRow) -> tuple[int, int]:

@@ -10,11 +10,11 @@ from typing import Any
 from gonogo import urls
 from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.reports import red_hollow
+from gonogo.reports.outcomes import Outcome
 from gonogo.spec.selections import KERNEL, Selection, is_selection
-from gonogo_dashboards.kit import commands, imported, words
-from gonogo_dashboards.kit.imported import ImportedView
-from gonogo_dashboards.kit.outcomes import OutcomeCount, outcomes
+from gonogo_dashboards.kit import commands, words
 from gonogo_service.jobs.model import JobRow
+from gonogo_service.jobs.values import ImportedFile
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import JobState
@@ -37,6 +37,15 @@ class Count:
     share: float
     start: float
     hollow: bool = False
+
+
+@dataclass(frozen=True)
+class OutcomeCount:
+    """The number of iterations of a test with an outcome; `red` ones are never fine."""
+
+    outcome: str
+    count: int
+    red: bool
 
 
 @dataclass(frozen=True)
@@ -80,7 +89,7 @@ class JobLine:
     waiting_reason: str | None
     diagnosis: str
     labels: Mapping[str, Any]
-    imported: ImportedView | None
+    imported: ImportedFile | None
     created_at: str | None
     finished_at: str | None
     age: str
@@ -104,7 +113,7 @@ def job_line(job: JobRow, now: datetime, entry: str | None = None) -> JobLine:
         counts=counts(job.counts, job.total),
         outcomes=outcomes(job.outcomes or {}),
         diagnosis=job.diagnosis_words or "",
-        imported=imported.read(job),
+        imported=job.import_,
         created_at=timestamp(job.created_at),
         finished_at=timestamp(job.finished_at),
         age=words.ago((now - job.created_at).total_seconds()),
@@ -170,6 +179,20 @@ def counts(stored: Mapping[str, int], total: int) -> tuple[Count, ...]:
             shown.append(Count(verdict, label, looks.sign, stored[verdict], share, start))
             start += share
     return tuple(shown)
+
+
+def outcomes(stored: Mapping[str, int]) -> tuple[OutcomeCount, ...]:
+    """Return the counts of tests that exist already by their own outcomes, worst first.
+
+    A verdict can't show them without arrays.
+    """
+    order = {outcome.value: rank for rank, outcome in enumerate(Outcome)}
+    named = sorted(stored, key=lambda word: (order.get(word, 0), word))
+    return tuple(
+        OutcomeCount(word, stored[word], word in red_hollow.RED_OUTCOMES)
+        for word in named
+        if stored[word]
+    )
 
 
 def source_url(kind: FlagKind, job: str) -> str:

@@ -6,22 +6,21 @@ A refusal has the form that was requested: a page or a problem document.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from fastapi import Request, Response
 from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.errors import FieldError
-from gonogo.settings import Settings
 from gonogo_dashboards.kit import csv_export
 from gonogo_dashboards.kit.navigation import Group
 from gonogo_dashboards.kit.page_routes import PageRoute
 from gonogo_service.flags import store as flags
 from gonogo_service.kit.database.paging import BadCursor
+from gonogo_service.people.context import Context
 
 Read = Callable[[Session, Request, datetime], Any]
 """Reads a view from a session, the request and the time; None: there is no such thing."""
@@ -42,32 +41,6 @@ def number(text: str | None, default: int, maximum: int) -> int:
 
 MAX_CSV_LINES = 10_000
 """Lines of a list as CSV; a longer list's file says in its name that it has the first ones."""
-
-
-class Context(Protocol):
-    """The parts of the service that the composition root gives to the pages."""
-
-    @property
-    def settings(self) -> Settings:
-        """Return the service's settings."""
-
-    def reading(self) -> AbstractContextManager[Session]:
-        """Return a session that only reads."""
-
-    def csrf(self, request: Request) -> str:
-        """Return the CSRF token of the reader's session; "" where none is needed."""
-
-    def quotas(self, session: Session, request: Request) -> list[str]:
-        """Return how much of its quotas the reader has used, in words."""
-
-    def token_ends(self, request: Request) -> str:
-        """Return the day on which the reader's token ends, where that is soon; else ""."""
-
-    def may(self, request: Request, scope: str) -> bool:
-        """Return whether the reader has a scope beyond `read`, which every page needs."""
-
-    def reader(self, request: Request) -> str:
-        """Return the name of the reader, which the reader's jobs have; "" on public pages."""
 
 
 @dataclass(frozen=True)

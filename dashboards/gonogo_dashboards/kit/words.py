@@ -7,7 +7,7 @@ value that code and API use.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -219,6 +219,12 @@ def brief(name: str, longest: int = 40) -> str:
         if all(bidirectional(character) not in _REORDERING for character in short)
         else f"\u2068{short}\u2069"
     )
+
+
+def named(names: Sequence[str], noun: str) -> str:
+    """Return the number of things, and the names of the first: "2 builds (a, b)"."""
+    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    return f"{count(len(names), noun)} ({', '.join(map(brief, names[:4]))}{more})"
 
 
 def tamed(text: str, names: Iterable[str]) -> str:

@@ -101,7 +101,7 @@ class GaugeRow(Base):
     deadline_at: AssociationProxy[datetime] = association_proxy("job", "deadline_at")
     started_at: AssociationProxy[datetime | None] = association_proxy("job", "started_at")
     finished_at: AssociationProxy[datetime | None] = association_proxy("job", "finished_at")
-    test: AssociationProxy[dict[str, Any]] = association_proxy("spec", "canonical")
+    test: AssociationProxy[dict[str, Any]] = association_proxy("spec", "test")
     __table_args__ = (Index("ix_gauges_test", "test_key", "id"),)
 
     @property
