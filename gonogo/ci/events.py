@@ -101,16 +101,94 @@ class Rerequest:
     """The event for rules that name check suites."""
 
 
+class _Part:
+    """An object of a payload; one that is missing, or that is no object, is empty."""
+
+    def __init__(self, value: object, path: str = "") -> None:
+        self.get = (value if isinstance(value, Mapping) else {}).get
+        self._path = path
+
+    def of(self, *names: str) -> _Part:
+        """Return the object below these names."""
+        part = self
+        for name in names:
+            part = _Part(part.get(name), fields.join(part._path, name))
+        return part
+
+    def listed(self, name: str) -> list[Any]:
+        """Return a list; what is none is empty."""
+        listed = self.get(name)
+        return listed if isinstance(listed, list) else []
+
+    def sha(self, name: str) -> str:
+        """Return the hash of a commit. Raises FieldError."""
+        return read_sha(self.get(name), fields.join(self._path, name))
+
+    def sha_or_none(self, name: str) -> str | None:
+        """Return the hash of a commit; None for none, which GitHub writes as zeros."""
+        sha = self.get(name)
+        is_none = sha is None or (isinstance(sha, str) and set(sha) <= {"0"})
+        return None if is_none else self.sha(name)
+
+    def text(self, name: str) -> str | None:
+        """Return a text, or None. Raises FieldError."""
+        value = self.get(name)
+        return None if value is None else read_text(value, fields.join(self._path, name))
+
+    def plain(self, name: str) -> str | None:
+        """Return a text that anyone may have chosen, without unprintable characters."""
+        text = self.get(name)
+        if not isinstance(text, str):
+            return None
+        return "".join(char for char in text[:MAX_TEXT] if char.isprintable())
+
+    def number(self, value: object) -> int:
+        """Return the number of a pull request. Raises FieldError."""
+        path = fields.join(self._path, "number")
+        return fields.integer(value, path, least=1, most=MAX_NUMBER)
+
+    def moment(self, name: str) -> datetime | None:
+        """Return a time as GitHub writes it, in text or in seconds since the epoch; else None."""
+        value = self.get(name)
+        try:
+            if isinstance(value, int) and not isinstance(value, bool):
+                return datetime.fromtimestamp(value, UTC)
+            moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+        except (ValueError, OverflowError, OSError):
+            return None
+        return moment and (moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+
+    def same(self, other: _Part) -> bool:
+        """Return whether both are the same thing by their ids."""
+        return self.get("id") is not None and self.get("id") == other.get("id")
+
+    @property
+    def repository(self) -> str:
+        """Return the repository's name. Raises FieldError."""
+        return read_repository(self.of("repository").get("full_name"), "repository.full_name")
+
+    @property
+    def repository_if_any(self) -> str | None:
+        """Return the repository's name as it is given; None for none."""
+        name = self.of("repository").get("full_name")
+        return name if isinstance(name, str) and len(name) <= MAX_TEXT else None
+
+    @property
+    def installation(self) -> int | None:
+        """Return the installation of the App, if there is one."""
+        number = self.of("installation").get("id")
+        return number if isinstance(number, int) and 0 < number < 2**63 else None
+
+
 def from_github(event: str, payload: object) -> CommitEvent | Rerequest | Ignored:
     """Parse GitHub's payload of that event (`X-GitHub-Event`).
 
     Raises FieldError if the payload of an event in _READERS has another form.
     """
-    data = fields.mapping(payload, "body")
-    read = _READERS.get(event)
+    data, read = _Part(fields.mapping(payload, "body")), _READERS.get(event)
     if read is None:
         reason = f"nothing follows from the event {event[:100]!r}"
-        return Ignored(reason, _named(data.get("repository")))
+        return Ignored(reason, data.repository_if_any)
     return read(data)
 
 
@@ -135,7 +213,7 @@ def from_ci(payload: object) -> CommitEvent | Ignored:
         pull_request=data.pull_request,
         fork=data.fork,
         paths=None if data.paths is None else tuple(data.paths),
-        occurred_at=_moment(message.get("timestamp")),
+        occurred_at=_Part(message).moment("timestamp"),
         again=data.again,
         head_build=builds.head,
         base_build=builds.base,
@@ -148,160 +226,136 @@ def from_polled(payload: object) -> CommitEvent:
     It has the form {"rule", "head_build", "pull_request", ...}. Raises FieldError.
     """
     data = fields.mapping(payload, "body")
-    event = _pull_request({**data, "action": POLLED})
-    return replace(event, rule=_text(data, "rule", ""), head_build=_text(data, "head_build", ""))
+    event, ours = _pull_request(_Part({**data, "action": POLLED})), _Part(data)
+    return replace(event, rule=ours.text("rule"), head_build=ours.text("head_build"))
 
 
-def _push(data: Mapping[str, Any]) -> CommitEvent | Ignored:
-    repository = _repository(data)
+def _push(data: _Part) -> CommitEvent | Ignored:
     ref = data.get("ref")
     if not isinstance(ref, str) or not ref.startswith(BRANCH):
-        return Ignored(f"a push to {str(ref)[:100]}, which is not a branch", repository)
-    after = data.get("after")
-    if data.get("deleted") or _nothing(after):
-        return Ignored(f"the branch {ref.removeprefix(BRANCH)[:100]} was deleted", repository)
-    before, commits = data.get("before"), _listed(data, "commits")
+        reason = f"a push to {str(ref)[:100]}, which is not a branch"
+        return Ignored(reason, data.repository)
+    branch = ref.removeprefix(BRANCH)
+    if data.get("deleted") or data.sha_or_none("after") is None:
+        return Ignored(f"the branch {branch[:100]} was deleted", data.repository)
+    commits = data.listed("commits")
     # new branches, forced pushes and very large pushes list only some of the commits
     is_whole = 0 < len(commits) < MAX_COMMITS and not (data.get("created") or data.get("forced"))
     paths = {
         path
         for commit in commits
-        if isinstance(commit, Mapping)
         for kind in ("added", "modified", "removed")
-        for path in _listed(commit, kind)
+        for path in _Part(commit).listed(kind)
         if isinstance(path, str)
     }
     return CommitEvent(
         event="push",
-        repository=repository,
-        head_sha=read_sha(after, "after"),
-        base_sha=None if _nothing(before) else read_sha(before, "before"),
-        branch=ref.removeprefix(BRANCH),
+        repository=data.repository,
+        head_sha=data.sha("after"),
+        base_sha=data.sha_or_none("before"),
+        branch=branch,
         paths=tuple(sorted(paths)) if is_whole else None,
-        occurred_at=_moment(_inner(data, "repository").get("pushed_at"))
-        or _moment(_inner(data, "head_commit").get("timestamp")),
-        installation=_installation(data),
+        occurred_at=data.of("repository").moment("pushed_at")
+        or data.of("head_commit").moment("timestamp"),
+        installation=data.installation,
     )
 
 
-def _pull_request(data: Mapping[str, Any]) -> CommitEvent:
-    request = _inner(data, "pull_request")
-    head, base = _inner(request, "head"), _inner(request, "base")
-    number = request.get("number", data.get("number"))
+def _pull_request(data: _Part) -> CommitEvent:
+    request = data.of("pull_request")
     return CommitEvent(
         event="pull_request",
-        repository=_repository(data),
-        head_sha=read_sha(head.get("sha"), "pull_request.head.sha"),
-        base_sha=read_sha(base.get("sha"), "pull_request.base.sha"),
-        action=_text(data, "action", ""),
-        branch=_text(base, "ref", "pull_request.base"),
-        pull_request=fields.integer(number, "pull_request.number", least=1, most=MAX_NUMBER),
-        fork=_foreign(head, base),
-        occurred_at=_moment(request.get("updated_at")),
-        installation=_installation(data),
+        repository=data.repository,
+        head_sha=request.of("head").sha("sha"),
+        base_sha=request.of("base").sha("sha"),
+        action=data.text("action"),
+        branch=request.of("base").text("ref"),
+        pull_request=request.number(request.get("number", data.get("number"))),
+        fork=_is_foreign(request),
+        occurred_at=request.moment("updated_at"),
+        installation=data.installation,
     )
 
 
-def _workflow_run(data: Mapping[str, Any]) -> CommitEvent | Ignored:
-    run = _inner(data, "workflow_run")
-    repository, source = _inner(data, "repository"), _inner(run, "head_repository")
-    return _about(
-        data,
-        run,
-        repository,
-        fork=not _same(source, repository),
-        workflow=run.get("name"),
-        where="workflow_run",
-    )
+def _workflow_run(data: _Part) -> CommitEvent:
+    run = data.of("workflow_run")
+    fork = not run.of("head_repository").same(data.of("repository"))
+    return _about(data, "workflow_run", fork=fork, workflow=run.plain("name"))
 
 
-def _check_suite(data: Mapping[str, Any]) -> CommitEvent | Rerequest:
-    suite = _inner(data, "check_suite")
+def _check_suite(data: _Part) -> CommitEvent | Rerequest:
+    suite = data.of("check_suite")
     # GitHub names no branch for a commit that is on no branch here: it was pushed to a fork
     fork = not isinstance(suite.get("head_branch"), str)
-    event = _about(
-        data,
-        suite,
-        _inner(data, "repository"),
-        fork=fork,
-        workflow=_inner(suite, "app").get("slug"),
-        where="check_suite",
-    )
-    return _rerequest(data, suite, "check_suite", otherwise=event) if event.again else event
+    event = _about(data, "check_suite", fork=fork, workflow=suite.of("app").plain("slug"))
+    return _rerequest(data, "check_suite", otherwise=event) if event.again else event
 
 
-def _check_run(data: Mapping[str, Any]) -> Rerequest | Ignored:
-    run, action = _inner(data, "check_run"), _text(data, "action", "")
-    pressed = _inner(data, "requested_action").get("identifier")
+def _check_run(data: _Part) -> Rerequest | Ignored:
+    action, pressed = data.text("action"), data.of("requested_action").get("identifier")
     if action != REREQUESTED and (action != "requested_action" or pressed != BOTH):
         words = (
             f"a check run's button {str(pressed)[:40]!r}"
             if action == "requested_action"
             else f"a check run that was {str(action)[:40]}"
         )
-        return Ignored(f"nothing follows from {words}", _named(data.get("repository")))
-    check = run.get("external_id")
-    return _rerequest(
-        data, run, "check_run", check=check if isinstance(check, str) else "", both=pressed == BOTH
-    )
+        return Ignored(f"nothing follows from {words}", data.repository_if_any)
+    check = data.of("check_run").get("external_id")
+    check = check if isinstance(check, str) else ""
+    return _rerequest(data, "check_run", check=check, both=pressed == BOTH)
 
 
-def _rerequest(
-    data: Mapping[str, Any], subject: Mapping[str, Any], where: str, **more: Any
-) -> Rerequest:
-    app = _inner(subject, "app")
+def _rerequest(data: _Part, what: str, **more: Any) -> Rerequest:
+    app = data.of(what, "app")
     return Rerequest(
-        repository=_repository(data),
-        head_sha=read_sha(subject.get("head_sha"), f"{where}.head_sha"),
-        app=tuple(str(app[name]) for name in ("id", "client_id") if app.get(name)),
-        slug=_plain(app.get("slug")) or "unknown",
-        installation=_installation(data),
+        repository=data.repository,
+        head_sha=data.of(what).sha("head_sha"),
+        app=tuple(str(app.get(name)) for name in ("id", "client_id") if app.get(name)),
+        slug=app.plain("slug") or "unknown",
+        installation=data.installation,
         **more,
     )
 
 
-def _about(
-    data: Mapping[str, Any],
-    subject: Mapping[str, Any],
-    repository: Mapping[str, Any],
-    *,
-    fork: bool,
-    workflow: object,
-    where: str,
-) -> CommitEvent:
+def _about(data: _Part, what: str, *, fork: bool, workflow: str | None) -> CommitEvent:
     """Return the event of a workflow_run or a check_suite, from what they have in common.
 
     If several pull requests have this head, it is the first one's.
     """
+    subject, repository = data.of(what), data.of("repository")
     # The list has requests to other repositories, too; their numbers mean other requests here.
-    listed = (item for item in _listed(subject, "pull_requests") if isinstance(item, Mapping))
-    requests = [item for item in listed if _same(_inner(_inner(item, "base"), "repo"), repository)]
-    first = requests[0] if requests else {}
-    head, base = _inner(first, "head"), _inner(first, "base")
-    number = first.get("number")
-    action = _text(data, "action", "")
-    before = base.get("sha") if requests else subject.get("before")
+    listed = (_Part(item, what) for item in subject.listed("pull_requests"))
+    request = next((item for item in listed if item.of("base", "repo").same(repository)), None)
+    base = subject if request is None else request.of("base")
+    number = None if request is None else request.get("number")
+    action = data.text("action")
     return CommitEvent(
-        event=where,
-        repository=read_repository(repository.get("full_name"), "repository.full_name"),
-        head_sha=read_sha(subject.get("head_sha"), f"{where}.head_sha"),
-        base_sha=None if _nothing(before) else read_sha(before, f"{where}.before"),
+        event=what,
+        repository=data.repository,
+        head_sha=subject.sha("head_sha"),
+        base_sha=base.sha_or_none("before" if request is None else "sha"),
         action=action,
-        branch=_text(base, "ref", where) if requests else _text(subject, "head_branch", where),
-        pull_request=None
-        if number is None
-        else fields.integer(number, f"{where}.pull_requests.0.number", least=1, most=MAX_NUMBER),
-        fork=fork or (bool(requests) and _foreign(head, base)),
+        branch=base.text("head_branch" if request is None else "ref"),
+        pull_request=None if request is None or number is None else request.number(number),
+        fork=fork or (request is not None and _is_foreign(request)),
         # the time of creation, because it may change long after a newer commit came
-        occurred_at=_moment(subject.get("created_at")),
-        installation=_installation(data),
-        workflow=_plain(workflow),
-        conclusion=_plain(subject.get("conclusion")),
+        occurred_at=subject.moment("created_at"),
+        installation=data.installation,
+        workflow=workflow,
+        conclusion=subject.plain("conclusion"),
         again=action == REREQUESTED,
     )
 
 
-_READERS: dict[str, Callable[[Mapping[str, Any]], CommitEvent | Rerequest | Ignored]] = {
+def _is_foreign(request: _Part) -> bool:
+    """Return whether a pull request's head is in another repository than its target.
+
+    A head whose repository is gone counts as foreign.
+    """
+    return not request.of("head", "repo").same(request.of("base", "repo"))
+
+
+_READERS: dict[str, Callable[[_Part], CommitEvent | Rerequest | Ignored]] = {
     "push": _push,
     "pull_request": _pull_request,
     "workflow_run": _workflow_run,
@@ -310,66 +364,3 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], CommitEvent | Rerequest | Igno
     "check_run": _check_run,
 }
 """The events that may start something."""
-
-
-def _repository(data: Mapping[str, Any]) -> str:
-    return read_repository(_inner(data, "repository").get("full_name"), "repository.full_name")
-
-
-def _inner(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    inner = data.get(name)
-    return inner if isinstance(inner, Mapping) else {}
-
-
-def _listed(data: Mapping[str, Any], name: str) -> list[Any]:
-    listed = data.get(name)
-    return listed if isinstance(listed, list) else []
-
-
-def _named(repository: object) -> str | None:
-    name = repository.get("full_name") if isinstance(repository, Mapping) else None
-    return name if isinstance(name, str) and len(name) <= MAX_TEXT else None
-
-
-def _plain(value: object) -> str | None:
-    """Return a text that anyone may have chosen, without unprintable characters."""
-    if not isinstance(value, str):
-        return None
-    return "".join(char for char in value[:MAX_TEXT] if char.isprintable())
-
-
-def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return one.get("id") is not None and one.get("id") == other.get("id")
-
-
-def _foreign(head: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
-    """Return whether a pull request's head is in another repository than its target.
-
-    A head whose repository is gone counts as foreign.
-    """
-    return not _same(_inner(head, "repo"), _inner(base, "repo"))
-
-
-def _nothing(sha: object) -> bool:
-    return sha is None or (isinstance(sha, str) and set(sha) <= {"0"})
-
-
-def _text(data: Mapping[str, Any], name: str, path: str) -> str | None:
-    value = data.get(name)
-    return None if value is None else read_text(value, fields.join(path, name))
-
-
-def _installation(data: Mapping[str, Any]) -> int | None:
-    installation = _inner(data, "installation").get("id")
-    return installation if isinstance(installation, int) and 0 < installation < 2**63 else None
-
-
-def _moment(value: object) -> datetime | None:
-    """Return a time as GitHub writes it, in text or as seconds since the epoch; else None."""
-    try:
-        if isinstance(value, int) and not isinstance(value, bool):
-            return datetime.fromtimestamp(value, UTC)
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
-    except (ValueError, OverflowError, OSError):
-        return None
-    return moment if moment is None or moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -6,14 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
+from operator import itemgetter
+from typing import Any
 
 from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo_dashboards.flags import flag_page
-from gonogo_dashboards.flags.flag_page import FindingLine
 from gonogo_dashboards.kit import words
+from gonogo_dashboards.kit.list_rows import shape_of
 from gonogo_service.builds import entry_names
 from gonogo_service.flags import store
 from gonogo_service.flags.model import STATES
@@ -32,18 +34,6 @@ ACTIONS: Mapping[str, str] = {
 """The buttons' actions, as the result names them; `owned` sets the owner alone."""
 UNDONE = ("acknowledged", "resolved")
 """Actions that reopening undoes."""
-
-
-@dataclass(frozen=True)
-class KindCount:
-    """The number of open flags of a kind."""
-
-    kind: str
-    words: str
-    verdict: str
-    count: int
-    url: str
-    chosen: bool
 
 
 @dataclass(frozen=True)
@@ -84,14 +74,14 @@ class FlagsView:
     `state` is the state that is shown: open unless the address has another.
     """
 
-    items: tuple[FindingLine, ...]
-    counts: tuple[KindCount, ...]
+    items: tuple[dict[str, Any], ...]
+    counts: tuple[tuple[FlagKind, int], ...]
+    """The open flags by kind, in the order of triage"""
     waiting: int
     state: str
     filters: Mapping[str, str]
     next: str | None
     next_url: str | None
-    change_url: str
     result: ChangeResult | None
     lasts: str
     """How long an acknowledgement lasts."""
@@ -99,10 +89,10 @@ class FlagsView:
     entered: EnteredValues = field(default_factory=EnteredValues)
 
     @property
-    def groups(self) -> list[tuple[str, str, list[FindingLine]]]:
-        """Return (kind, its meaning, its flags) in the order of the page."""
-        groups = groupby(self.items, key=lambda item: item.kind)
-        return [(kind, FlagKind(kind).sentence, list(flags)) for kind, flags in groups]
+    def groups(self) -> list[tuple[FlagKind, list[dict[str, Any]]]]:
+        """Return (kind, its flags) in the order of the page."""
+        groups = groupby(self.items, key=itemgetter("kind"))
+        return [(kind, list(flags)) for kind, flags in groups]
 
 
 def known(filters: Mapping[str, str]) -> dict[str, str]:
@@ -138,20 +128,18 @@ def listed(
             flag_page.line(
                 flag,
                 tests.get(flag.test_key, {}),
-                now,
                 newest.get(Variant.of(flag)),
                 entries.get(flag.test_key),
                 others.get(flag.test_key, ()),
             )
             for flag in page.items
         ),
-        counts=tuple(_count(kind, number, given) for kind, number in waiting.items()),
+        counts=tuple(waiting.items()),
         waiting=sum(waiting.values()),
         state=given.get("state", "open"),
         filters=given,
         next=page.next,
         next_url=urls.flags(given, cursor=page.next) if page.next else None,
-        change_url=urls.CHANGE_FLAGS,
         result=result,
         lasts=flag_page.UNTIL,
         at=timestamp(now),
@@ -173,13 +161,7 @@ def change_result(session: Session, action: str, outcomes: Sequence[Outcome]) ->
         if flag is None:
             refusals.append(Refusal(outcome.id[:50], None, "no such flag"))
         else:
-            line = flag_page.line(flag, tests.get(flag.test_key, {}), flag.updated_at, None)
-            name = f"{line.kernel} {line.shape}: {line.kind_words}"
-            refusals.append(Refusal(name, line.url, "" if problem is None else problem.reason))
+            name = f"{flag.kernel} {shape_of(tests[flag.test_key])}: {flag.kind.label}"
+            why = "" if problem is None else problem.message
+            refusals.append(Refusal(name, urls.flag(flag.id), why))
     return ChangeResult(text, tuple(refusals), tuple(changed) if action in UNDONE else ())
-
-
-def _count(kind: FlagKind, number: int, given: Mapping[str, str]) -> KindCount:
-    chosen = given.get("kind") == kind and given.get("state", "open") == "open"
-    url = urls.flags({**given, "state": None, "kind": None if chosen else kind.value})
-    return KindCount(kind.value, kind.label, kind.mark, number, url, chosen)

@@ -18,10 +18,11 @@ from gonogo_dashboards.kit.list_rows import details_of, shape_of, source_url, to
 from gonogo_dashboards.kit.tolerance_advice import Advice
 from gonogo_service.builds import entry_names
 from gonogo_service.flags import store
+from gonogo_service.flags.api import COMPUTED
 from gonogo_service.flags.model import FlagChangeRow, FlagRow, FlagState
 from gonogo_service.flags.noun import ACKNOWLEDGED_FOR
+from gonogo_service.kit import rows
 from gonogo_service.kit.database.encoding import timestamp
-from gonogo_service.kit.database.records import from_object
 from gonogo_service.people import store as tokens
 from gonogo_service.tests import axis_changes, recent_builds, test_list
 from gonogo_service.tests.variants import Variant, newest_builds
@@ -33,64 +34,30 @@ UNTIL = f"For {ACKNOWLEDGED_FOR.days} days, or until the date that you choose"
 _SHOWN_ELSEWHERE = ("reason", "check")
 
 
-@dataclass(frozen=True)
-class OtherFlag:
-    """Another open flag of the same test."""
-
-    words: str
-    build: str
-    url: str
-
-
-@dataclass(frozen=True)
-class FindingLine:
-    """A flag in a list: its test, its build, its age, its owner."""
-
-    id: str
-    url: str
-    kind: str
-    kind_words: str
-    verdict: str
-    state: str
-    state_words: str
-    others: tuple[OtherFlag, ...]
-    """The open flags of the same test besides this one."""
-    sentence: str
-    words: str
-    """The numbers behind the sentence."""
-    diagnosis: str
-    kernel: str
-    shape: str
-    tolerance: str
-    details: str
-    """The suite's name of its test, and its fields that differ from the default."""
-    test_url: str
-    build: str
-    still: str
-    """Whether the newest build still has it."""
-    variant: str
-    owner: str | None
-    reason: str | None
-    jobs: int
-    job_url: str
-    version: int
-    opened_at: str
-    updated_at: str
-    age: str
-    expires_at: str | None
-    effect: str | None
-    """The effect of its acknowledgement on commits, and until when."""
+FLAG_LINE: Any = rows.extended_answer(
+    FlagRow,
+    "FlagLine",
+    without=("evidence",),
+    **COMPUTED,
+    words=(str, "The numbers behind the sentence"),
+    shape=str,
+    tolerance=str,
+    details=(str, "The suite's name of its test, and its fields that differ from the default"),
+    variant=str,
+    still=(str, "Whether the newest build still has it"),
+    others=(list[dict[str, str]], "The other open flags of the same test"),
+    test_url=str,
+    job_url=str,
+)
+"""A flag in a list: the fields of the API, and what tells its test from others."""
 
 
 @dataclass(frozen=True)
 class FlagChange:
-    """A change of a flag: opened, reopened, resolved, expired, or changed by somebody."""
+    """A change of a flag, and the name of who made it."""
 
-    at: str
-    age: str
+    entry: FlagChangeRow
     actor: str
-    change: str
-    reason: str
     details: tuple[tuple[str, str], ...]
 
 
@@ -98,7 +65,7 @@ class FlagChange:
 class FlagView:
     """The page of one flag."""
 
-    flag: FindingLine
+    flag: Mapping[str, Any]
     meaning: tuple[str, ...]
     """Three sentences: what it is, where it was found, what to do."""
     decided: str
@@ -110,8 +77,6 @@ class FlagView:
     evidence_view: EvidenceView
     evidence: Mapping[str, Any]
     history: tuple[FlagChange, ...]
-    version: int
-    change_url: str
     accepts: str
     """The effect that acknowledging it would have on commits."""
     expires_day: str
@@ -129,55 +94,53 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
     variant = Variant.of(flag)
     newest = newest_builds(session, [variant]).get(variant)
     entry = entry_names.latest(session, [flag.test_key]).get(flag.test_key)
-    shown = line(flag, test, now, newest, entry)
+    shown = line(flag, test, newest, entry)
     of_gauge = flag.kind.of_gauge
-    noun = "gauge" if of_gauge else "job"
+    found = words.count(flag.jobs, "gauge" if of_gauge else "job")
     facts = [
         ("a mutant that passes" if of_gauge else "build", flag.build),
-        ("branch and board", shown.variant),
-        ("tolerance", shown.tolerance),
-        ("opened", words.moment(shown.opened_at)),
-        ("last found", f"{words.moment(shown.updated_at)}, in {words.count(flag.jobs, noun)}"),
+        ("branch and board", shown["variant"]),
+        ("tolerance", shown["tolerance"]),
+        ("opened", words.moment(timestamp(flag.opened_at))),
+        ("last found", f"{words.moment(timestamp(flag.updated_at))}, in {found}"),
         ("owner", flag.owner or "nobody"),
         ("reason", flag.reason or "none"),
     ]
     if flag.expires_at:
-        facts += [("acknowledged until", words.moment(shown.expires_at))]
+        facts += [("acknowledged until", words.moment(timestamp(flag.expires_at)))]
     results = recent_builds.results(session, [variant], BUILDS).get(variant, ())
     places = build_cells.places(results)
     changes = axis_changes.of_tests(session, {flag.test_key: places})[flag.test_key]
     compared = "" if of_gauge else flag.last_job
     return FlagView(
         flag=shown,
-        meaning=_meaning(flag, shown, now),
+        meaning=_meaning(flag, shown["still"], now),
         decided=compared and comparators_view.of_job(session, compared, test.get("tolerance", {})),
         advice=flag_advice.steps(session, flag, test),
         recent=build_cells.recent(results, changes),
         facts=tuple(facts),
         evidence_view=evidence_view.read(flag.evidence),
         evidence=flag.evidence,
-        history=tuple(_change(session, entry, now) for entry in flag.history),
-        version=flag.version,
-        change_url=urls.change_flag(flag_id),
+        history=tuple(_change(session, entry) for entry in flag.history),
         accepts=flag.effect_until(UNTIL),
-        expires_day=(shown.expires_at or "")[:10],
+        expires_day=(timestamp(flag.expires_at) or "")[:10],
         before={
             "state": "open" if flag.state is FlagState.reopened else flag.state,
             "owner": flag.owner,
             "reason": flag.reason,
-            "expires": shown.expires_at,
+            "expires": timestamp(flag.expires_at),
         },
         at=timestamp(now),
     )
 
 
-def _meaning(flag: FlagRow, shown: FindingLine, now: datetime) -> tuple[str, ...]:
+def _meaning(flag: FlagRow, still: str, now: datetime) -> tuple[str, ...]:
     place = (
         f"Found by {words.count(flag.jobs, 'gauge')}"  # its "build" is a mutant that passes
         if flag.kind.of_gauge
         else f"Found on {words.brief(flag.build)}, in {words.count(flag.jobs, 'job')}"
     )
-    still = f"; {words.inline(shown.still)}" if shown.still else ""
+    still = f"; {words.inline(still)}" if still else ""
     since = words.since(flag.opened_at, now)  # again, if it was resolved
     return flag.kind.sentence, f"{place}; opened {since}{still}.", flag.kind.advice
 
@@ -185,64 +148,44 @@ def _meaning(flag: FlagRow, shown: FindingLine, now: datetime) -> tuple[str, ...
 def line(
     flag: FlagRow,
     test: Mapping[str, Any],
-    now: datetime,
     newest_build: str | None,
     entry: str | None = None,
     others: Sequence[FlagRow] = (),
-) -> FindingLine:
-    """Return a stored flag as a line of a list; `test` is its canonical form.
+) -> dict[str, Any]:
+    """Return a stored flag as a line of a list (FLAG_LINE); `test` is its canonical form.
 
     newest_build: the newest build of its variant that has results. entry: a suite's name for its
     test. others: the open flags of its test.
     """
     kind, evidence = flag.kind, flag.evidence
-    variant = {"branch": flag.branch, "arch": flag.arch, "board": flag.board}
     still = ""
     if newest_build is not None and not kind.of_gauge:
         gone = f"Not found on the newest build, {words.brief(newest_build)}"
         still = gone if kind.is_gone(flag.build, newest_build) else "The newest build still has it"
-    return from_object(
-        FindingLine,
+    return rows.values(
+        FLAG_LINE,
         flag,
-        url=urls.flag(flag.id),
-        kind=kind.value,
-        kind_words=kind.label,
-        verdict=kind.mark,
-        state=flag.state.value,
-        state_words=flag.state.label,
-        others=tuple(
-            OtherFlag(other.kind.label, other.build, urls.flag(other.id))
-            for other in others
-            if other.id != flag.id
-        ),
         sentence=str(evidence.get("sentence") or flag.sentence),
         words=str(evidence.get("words") or ""),
-        diagnosis=flag.diagnosis or "",
         shape=shape_of(test) if test else "",
         tolerance=tolerance_of(test) if test else "",
         details=details_of(test, entry),
-        test_url=urls.history(flag.test_key, variant),
-        still=still,
         variant=words.variant(flag.branch, flag.arch, flag.board),
+        still=still,
+        others=[
+            {"words": other.kind.label, "build": other.build, "url": urls.flag(other.id)}
+            for other in others
+            if other.id != flag.id
+        ],
+        test_url=urls.history(flag.test_key, Variant.of(flag).place),
         job_url=source_url(kind, flag.last_job),
-        opened_at=timestamp(flag.opened_at),
-        updated_at=timestamp(flag.updated_at),
-        age=words.since(flag.updated_at, now),
-        expires_at=timestamp(flag.expires_at),
     )
 
 
-def _change(session: Session, entry: FlagChangeRow, now: datetime) -> FlagChange:
-    detail = entry.detail or {}
-    return FlagChange(
-        at=timestamp(entry.at),
-        age=words.since(entry.at, now),
-        actor=tokens.name_of(session, entry.actor),
-        change=entry.what,
-        reason=entry.reason or "",
-        details=tuple(
-            (evidence_view.label(name), evidence_view.text(value))
-            for name, value in detail.items()
-            if name not in _SHOWN_ELSEWHERE and value is not None
-        ),
+def _change(session: Session, entry: FlagChangeRow) -> FlagChange:
+    details = tuple(
+        (evidence_view.label(name), evidence_view.text(value))
+        for name, value in (entry.detail or {}).items()
+        if name not in _SHOWN_ELSEWHERE and value is not None
     )
+    return FlagChange(entry, tokens.name_of(session, entry.actor), details)

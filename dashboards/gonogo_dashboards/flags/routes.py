@@ -27,7 +27,7 @@ def add(site: Site) -> None:
     site.add_list(
         urls.FLAGS,
         "flags/flags.html",
-        flag_page.FindingLine,
+        flag_page.FLAG_LINE,
         flag_list.listed,
         "Which findings are open?",
     )

@@ -10,7 +10,6 @@ from typing import Any
 from gonogo import urls
 from gonogo_dashboards.devices.fleet import Fleet
 from gonogo_dashboards.flags import flag_page
-from gonogo_dashboards.flags.flag_page import FindingLine
 from gonogo_dashboards.kit import ranges, words
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.overview.numbers import NumberLine
@@ -39,15 +38,6 @@ class Need:
 
 
 @dataclass(frozen=True)
-class FlagLine(FindingLine):
-    """An open flag; `label` is its test's among the other flags of the page."""
-
-    label: str
-    gone: bool
-    """Whether it was not found on the newest build."""
-
-
-@dataclass(frozen=True)
 class FlagKindLine:
     """The flags of one kind that nobody has acknowledged; `items` are the latest of them.
 
@@ -60,7 +50,8 @@ class FlagKindLine:
     count: int
     gone: int
     url: str
-    items: tuple[FlagLine, ...]
+    items: tuple[Mapping[str, Any], ...]
+    """Those of flag_page.line, with a `label` among the flags of the page, and whether `gone`."""
 
 
 @dataclass(frozen=True)
@@ -96,23 +87,19 @@ class NightView:
     words: str
 
 
-def flag_kinds(
-    kinds: Sequence[OpenFlags], now: datetime, entries: Mapping[str, str]
-) -> tuple[FlagKindLine, ...]:
+def flag_kinds(kinds: Sequence[OpenFlags], entries: Mapping[str, str]) -> tuple[FlagKindLine, ...]:
     """Return the open flags by kind; entries: suites' names for their tests."""
     shown = [(shown_flag, shown_flag.flag) for kind in kinds for shown_flag in kind.latest]
     listed = [
         Listed(shown_flag.test, entries.get(flag.test_key), place=Variant.of(flag).place)
         for shown_flag, flag in shown
     ]
-    items: dict[str, list[FlagLine]] = {}
+    items: dict[str, list[Mapping[str, Any]]] = {}
     for (shown_flag, flag), label in zip(shown, labels(listed), strict=True):
         entry = entries.get(flag.test_key)
-        line = flag_page.line(flag, shown_flag.test, now, shown_flag.newest_build, entry)
-        label = label or f"{line.kernel} {line.shape}"
-        items.setdefault(flag.kind, []).append(
-            FlagLine(**vars(line), label=label, gone=shown_flag.gone)
-        )
+        line = flag_page.line(flag, shown_flag.test, shown_flag.newest_build, entry)
+        label = label or f"{flag.kernel} {line['shape']}"
+        items.setdefault(flag.kind, []).append({**line, "label": label, "gone": shown_flag.gone})
     return tuple(
         FlagKindLine(
             kind=flags.kind.value,

@@ -27,13 +27,13 @@ from gonogo_service.kit.answers import (
 )
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.paging import Page
-from gonogo_service.kit.database.records import Documented
+from gonogo_service.kit.database.records import Documented, from_object
 from gonogo_service.kit.principals import Principal
-from gonogo_service.kit.problems import BadField, WrongField, wrong_field
+from gonogo_service.kit.problems import BadField, WrongField
 from gonogo_service.people.context import Context, Ctx, Reader, Submitter
 
 router = make_router("flags")
-_COMPUTED: Mapping[str, Any] = {
+COMPUTED: Mapping[str, Any] = {
     "effect": (
         str | None,
         "The effect of its acknowledgement on commits, and until when; null unless acknowledged",
@@ -41,7 +41,7 @@ _COMPUTED: Mapping[str, Any] = {
     "sentence": (str, "The finding in words"),
     "diagnosis": (str | None, "The fault of the kernel, where its numbers show one"),
 }
-FLAG_SUMMARY: Any = rows.extended_answer(FlagRow, "FlagSummary", without=("evidence",), **_COMPUTED)
+FLAG_SUMMARY: Any = rows.extended_answer(FlagRow, "FlagSummary", without=("evidence",), **COMPUTED)
 """A flag in a list. `GET /flags/{id}` has its evidence and its history."""
 _CHANGE: Any = rows.extended_answer(
     FlagChangeRow,
@@ -52,7 +52,7 @@ _CHANGE: Any = rows.extended_answer(
 FLAG = rows.extended_answer(
     FlagRow,
     "Flag",
-    **_COMPUTED,
+    **COMPUTED,
     evidence=Annotated[dict[str, Any], Documented(FlagEvidence)],
     history=list[_CHANGE],
 )
@@ -148,10 +148,11 @@ def change_many(
             session, body.ids, fields, actor=who.actor, versions=body.versions
         )
         changed = sum(outcome.outcome == "changed" for outcome in outcomes)
-        return 200, FlagsChanged(changed, [_outcome(outcome) for outcome in outcomes]), {}
+        items = [from_object(FlagOutcome, outcome) for outcome in outcomes]
+        return 200, FlagsChanged(changed, items), {}
 
     sent = body.model_dump(mode="json", exclude_unset=True)
-    return idempotency.once(context, request, who, key, sent, make)[0]
+    return idempotency.once(context, request, who, key, sent, make)
 
 
 def _changed(context: Context, who: Principal, body: FlagFields, *others: str) -> dict[str, Any]:
@@ -182,17 +183,3 @@ def completed(fields: dict[str, Any], who: Principal, most: timedelta) -> dict[s
 def longest(context: Context) -> timedelta:
     """Return how long an acknowledgement or a waiver may last."""
     return timedelta(days=context.settings.waiver_days)
-
-
-def _outcome(outcome: store.Outcome) -> FlagOutcome:
-    flag, problem = outcome.flag, outcome.problem
-    return FlagOutcome(
-        outcome.id,
-        outcome.outcome,
-        None if flag is None else flag.state,
-        None if flag is None else flag.version,
-        outcome.before,
-        None
-        if problem is None
-        else wrong_field(problem.field, problem.value, problem.reason, problem.limit),
-    )

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from sqlalchemy import ColumnElement, func, select, true
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.flag_kinds import FlagKind
-from gonogo.reports.check_line import check_line, left_out_of_line
+from gonogo.reports.check_line import check_line
 from gonogo.spec.diagnoses import JobDiagnosis, diagnosis_of
-from gonogo.spec.selections import KERNEL, is_selection
+from gonogo.spec.selections import KERNEL
 from gonogo.spec.statistics import ALWAYS
 from gonogo.spec.verdicts import JUDGE, Explanation, Verdict
 from gonogo_service.devices import sick_devices
 from gonogo_service.flags import suspects
-from gonogo_service.flags.evidence_kinds import Evidence
-from gonogo_service.flags.evidence_kinds import stored as stored_evidence
+from gonogo_service.flags.evidence_kinds import raised
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.jobs.values import SuspectsOfJob
@@ -86,7 +86,8 @@ def findings(session: Session, job: JobRow) -> list[FlagRow]:
         for verdict, kind in KINDS.items()
         if counts.get(verdict)
     ]
-    return [*flags, *_together(session, job)]
+    together = _together(session, job)
+    return flags if together is None else [*flags, together]
 
 
 def _counts(session: Session, job: JobRow, sick: frozenset[str]) -> Mapping[str, int]:
@@ -120,35 +121,24 @@ def _on_healthy_device(job_id: str, sick: frozenset[str]) -> ColumnElement[bool]
 def _finding(
     session: Session, job: JobRow, kind: FlagKind, seeds: int, sick: frozenset[str]
 ) -> FlagRow:
-    evidence = Evidence(
-        sentence=kind.sentence,
-        job=job.id,
-        build=job.build,
-        seeds=seeds,
-        of=job.done,
-        tolerance=dict(job.test.get("tolerance", {})),
-        diagnosis=None if job.diagnosis is None else job.diagnosis.words,
-    )
     shown = _worst_output(session, job, kind, sick)
+    facts: dict[str, Any] = {}
     if shown is not None:
         seed, output = shown
         statistics = seed.outputs[output]
-        if is_selection(job.test):  # a tolerance that was sent with the arrays
-            sent = (statistics.get("test") or {}).get("tolerance", {})
-            evidence = replace(evidence, tolerance=dict(sent))
-        evidence = replace(
-            evidence,
-            seed=seed.seed,
-            repeat=seed.repeat,
-            output=output,
-            arithmetic=seed.arithmetic,
-            judge=seed.judge,
-            statistics={name: statistics.get(name) for name in ALWAYS},
-            needed_atol=statistics.get("needed_atol"),
-            check=_line(job, seed.seed, output) if job.kind == JobKind.seeds else None,
-            check_leaves_out=left_out_of_line(job.test),
-        )
-    return FlagRow.finding(kind, job, stored_evidence(evidence))
+        facts = {
+            "seed": seed.seed,
+            "repeat": seed.repeat,
+            "output": output,
+            "arithmetic": seed.arithmetic,
+            "judge": seed.judge,
+            "statistics": {name: statistics.get(name) for name in ALWAYS},
+            "needed_atol": statistics.get("needed_atol"),
+            "check": _line(job, seed.seed, output) if job.kind == JobKind.seeds else None,
+        }
+        if job.kernel == KERNEL:  # a tolerance that was sent with the arrays
+            facts["tolerance"] = dict((statistics.get("test") or {}).get("tolerance", {}))
+    return _flag(job, kind, seeds=seeds, **facts)
 
 
 def _worst_output(
@@ -175,45 +165,43 @@ def _worst_output(
     return seed, output
 
 
-def _together(session: Session, job: JobRow) -> list[FlagRow]:
+def _together(session: Session, job: JobRow) -> FlagRow | None:
     """Return the flag that all seeds together call for, with their pooled numbers as evidence.
 
     It is left out where a single seed calls for it.
     """
-    kind, hollow = FlagKind.passes_by_tolerance, Verdict.pass_by_tolerance.value
-    status = job.suspects
+    hollow, status = Verdict.pass_by_tolerance.value, job.suspects
     if status is None or status.pooled is None or job.counts.get(hollow):
-        return []
+        return None
     if not suspects.settled_counts(job.counts, status).get(hollow):
-        return []
-    wrong = (
+        return None
+    output = next(
         name
         for name, entry in status.pooled.items()
         if entry.explanation is Explanation.unexplained
     )
-    output, seeds = next(wrong), 1
+    seeds = 1
     if status.seeds:
         seed = status.seeds[0]
     else:  # no seed shows it alone
         first = select(func.min(ResultRow.seed)).where(ResultRow.job_id == job.id)
         seed, seeds = session.scalars(first).one(), status.pooled[output].seeds
-    evidence = Evidence(
-        sentence=kind.sentence,
+    return _flag(
+        job,
+        FlagKind.passes_by_tolerance,
         words=status.words,
-        job=job.id,
-        build=job.build,
         seed=seed,
         output=output,
         seeds=status.count,
-        of=job.done,
         suspects=from_object(SuspectsOfJob, status),
         pooled=status.pooled,
-        tolerance=dict(job.test.get("tolerance", {})),
         judge=JUDGE,
-        diagnosis=None if job.diagnosis is None else job.diagnosis.words,
         check=_line(job, seed, output, seeds),
     )
-    return [FlagRow.finding(kind, job, stored_evidence(evidence))]
+
+
+def _flag(job: JobRow, kind: FlagKind, **facts: Any) -> FlagRow:
+    return raised(kind, job, job.test, of=job.done, diagnosis=job.diagnosis_words, **facts)
 
 
 def _line(job: JobRow, seed: int, output: str, seeds: int = 1) -> str:

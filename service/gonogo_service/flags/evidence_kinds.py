@@ -6,16 +6,19 @@ older version's evidence stays readable. Fields that say nothing about a kind ar
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from gonogo.flakiness.attribution import Cause, SeedExample
+from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.flakiness.history import Tail
 from gonogo.flakiness.masking import BuildChange
 from gonogo.flakiness.rates import Rate
 from gonogo.flakiness.samples import Configuration
 from gonogo.gauge.summary import AdvisedTolerance, MeasuredRate
-from gonogo_service.flags.model import FlagState
+from gonogo.reports.check_line import left_out_of_line
+from gonogo_service.flags.model import FlagRow, FlagState
 from gonogo_service.jobs.values import PooledOutput, SuspectsOfJob
 from gonogo_service.kit.database.records import Documented
 
@@ -116,11 +119,23 @@ class Figures:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class Runs:
+    """The part of a flag's evidence that comes with an assessment: the runs, and the next ones."""
+
+    figures: Annotated[dict[str, Any], Documented(Figures)] | None = None
+    extent: ReadExtent | None = None
+    examples: list[RunExample] | None = None
+    rerun: Rerun | None = None
+    left_out: dict[str, LeftOut] | None = None
+    """By sick device"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence(Runs):
     """The evidence of a flag of results.
 
-    Seeds of one job show `passes_by_tolerance` and `tolerance_too_tight`; `examples` and what
-    follows come with the job's assessment. Runs of several jobs show the other kinds.
+    Seeds of one job show `passes_by_tolerance` and `tolerance_too_tight`; runs of several jobs show
+    the other kinds.
     """
 
     sentence: str
@@ -148,12 +163,6 @@ class Evidence:
     check: str | None = None
     """The command that shows it again; none for imported results"""
     check_leaves_out: list[str] | None = None
-    figures: Annotated[dict[str, Any], Documented(Figures)] | None = None
-    extent: ReadExtent | None = None
-    examples: list[RunExample] | None = None
-    rerun: Rerun | None = None
-    left_out: dict[str, LeftOut] | None = None
-    """By sick device"""
     policy: str | None = None
     before: dict[str, str | None] | None = None
     """By output: the arithmetic on earlier builds"""
@@ -213,6 +222,18 @@ class FlagDetail:
     """The gauge that resolved it"""
 
 
-def stored(shape: FlagEvidence | FlagDetail | Figures) -> dict[str, Any]:
+def raised(kind: FlagKind, job: Any, test: Mapping[str, Any], **facts: Any) -> FlagRow:
+    """Return a flag that a job's results show; `facts` are the special fields of its Evidence."""
+    usual = {
+        "sentence": kind.sentence,
+        "job": job.id,
+        "build": job.build,
+        "tolerance": dict(test.get("tolerance") or {}),
+        "check_leaves_out": left_out_of_line(test),
+    }
+    return FlagRow.finding(kind, job, stored(Evidence(**{**usual, **facts})))
+
+
+def stored(shape: Runs | GaugeEvidence | FlagDetail | Figures) -> dict[str, Any]:
     """Return an object as a row stores it, without what says nothing."""
     return {name: value for name, value in asdict(shape).items() if value is not None}

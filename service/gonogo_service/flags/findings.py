@@ -6,7 +6,7 @@ The evidence says how to run the finding again. Reads only.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import select
@@ -20,16 +20,17 @@ from gonogo.flakiness.masking import Change
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import Outcome, outcome_of, rate
 from gonogo.flakiness.samples import factor_words, outcome_factors
-from gonogo.reports.check_line import check_line, left_out_of_line
+from gonogo.reports.check_line import check_line
 from gonogo.spec.verdicts import Explanation
 from gonogo_service.devices.model import DeviceRow
 from gonogo_service.flags import arithmetic, store
 from gonogo_service.flags.evidence_kinds import (
-    Evidence,
     Figures,
     LeftOut,
     Rerun,
     RunExample,
+    Runs,
+    raised,
     stored,
 )
 from gonogo_service.flags.model import FlagRow
@@ -97,32 +98,51 @@ class _Case:
             repeats=repeats,
             context=head.job.requested_context,
         )
-        evidence = Evidence(
-            sentence=kind.sentence,
+        runs = self.runs_of(figures, shown, examples, repeats, earlier, contexts)
+        return raised(
+            kind,
+            job,
+            self.canonical,
+            **vars(runs),
             words=words,
-            job=job.id,
-            build=job.build,
             seeds=len({run.seed for run in shown}),
             of=self.assessment.extent.seeds,
-            extent=self.assessment.extent,
-            tolerance=dict(self.canonical.get("tolerance") or {}),
             seed=head.seed,
             repeat=head.repeat,
-            figures=None if figures is None else stored(figures),
-            examples=[_example(run) for run in examples[:EXAMPLES]],
-            rerun=_rerun(shown, examples, repeats, earlier, contexts),
             check=None if job.executor == IMPORT_EXECUTOR else line,
-            check_leaves_out=left_out_of_line(self.canonical),
-            left_out=self.left_out,
             policy=POLICY.version,
+            **further,
         )
-        return FlagRow.finding(kind, job, stored(replace(evidence, **further)))
 
-    @property
-    def left_out(self) -> dict[str, LeftOut]:
-        """Return the runs on sick devices, by device."""
-        notes = self.assessment.left_out
-        return {device: from_json(LeftOut, note) for device, note in notes.items()}
+    def runs_of(
+        self,
+        figures: Figures | None,
+        shown: Sequence[Run],
+        examples: Sequence[Run],
+        repeats: int = 1,
+        earlier: str | None = None,
+        contexts: Sequence[Run] = (),
+    ) -> Runs:
+        """Return the evidence of runs, and the fields of a job request that shows it again."""
+        builds = [earlier] if earlier else []
+        rerun = Rerun(
+            seeds=_first_distinct(run.seed for run in shown),
+            repeats=repeats,
+            devices=_first_distinct(run.device for run in shown if run.device),
+            builds=_first_distinct([*builds, *(run.job.build for run in shown)]),
+            contexts=_first_distinct(run.job.context for run in contexts or shown),
+            jobs=_first_distinct(run.job.id for run in [*examples[:EXAMPLES], *shown]),
+        )
+        return Runs(
+            figures=None if figures is None else stored(figures),
+            extent=self.assessment.extent,
+            examples=[_example(run) for run in examples[:EXAMPLES]],
+            rerun=rerun,
+            left_out={
+                device: from_json(LeftOut, note)
+                for device, note in self.assessment.left_out.items()
+            },
+        )
 
 
 Builder = Callable[[_Case, FlagKind], FlagRow | None]
@@ -157,15 +177,8 @@ def _completed(case: _Case) -> list[FlagRow]:
             continue
         share = rate(evidence["seeds"], max(evidence["seeds"], evidence["of"]))
         worst = sorted(shown, key=lambda run: run.seed != evidence.get("seed"))
-        details = {
-            "words": f"{share.words} seeds",
-            **evidence,
-            "figures": stored(Figures(seeds=share)),
-            "extent": asdict(case.assessment.extent),
-            "examples": [asdict(_example(run)) for run in worst[:EXAMPLES]],
-            "rerun": asdict(_rerun(shown, worst)),
-            "left_out": {name: asdict(entry) for name, entry in case.left_out.items()},
-        }
+        runs = case.runs_of(Figures(seeds=share), shown, worst)
+        details = {"words": f"{share.words} seeds", **evidence, **stored(runs)}
         completed.append(FlagRow.finding(flag.kind, case.assessment.job, details))
     return completed
 
@@ -327,26 +340,6 @@ def _unlike(runs: Sequence[Run]) -> list[Run]:
     for run in sorted(runs, key=lambda run: run.seed):
         seen.setdefault((run.seed, run.digest, run.device, run.job.context), run)
     return list(seen.values())
-
-
-def _rerun(
-    shown: Sequence[Run],
-    examples: Sequence[Run],
-    repeats: int = 1,
-    earlier: str | None = None,
-    contexts: Sequence[Run] | None = None,
-) -> Rerun:
-    """Return the fields of a job request that shows the finding again."""
-    return Rerun(
-        seeds=_first_distinct(run.seed for run in shown),
-        repeats=repeats,
-        devices=_first_distinct(run.device for run in shown if run.device),
-        builds=_first_distinct(
-            [*([earlier] if earlier else []), *(run.job.build for run in shown)]
-        ),
-        contexts=_first_distinct(run.job.context for run in contexts or shown),
-        jobs=_first_distinct(run.job.id for run in [*examples[:EXAMPLES], *shown]),
-    )
 
 
 def _example(run: Run) -> RunExample:

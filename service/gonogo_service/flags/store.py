@@ -28,6 +28,7 @@ from gonogo_service.kit.database.ids import is_id, new_id
 from gonogo_service.kit.database.paging import BadCursor, Page, newest_first
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.outbox import outbox
+from gonogo_service.kit.problems import WrongField, wrong_field
 from gonogo_service.people import store as tokens
 from gonogo_service.tests.variants import OVER, Variant, graded_job
 
@@ -262,14 +263,23 @@ class FlagBefore:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of changing one of several flags."""
+    """The outcome of changing one of several flags; `flag` is None if it doesn't exist."""
 
     id: str
     outcome: Literal["changed", "same", "refused", "missing"]
     flag: FlagRow | None = None
-    """The flag now; None if it doesn't exist."""
     before: FlagBefore | None = None
-    problem: FieldError | None = None
+    problem: WrongField | None = None
+
+    @property
+    def state(self) -> FlagState | None:
+        """Return its state now."""
+        return self.flag and self.flag.state
+
+    @property
+    def version(self) -> int | None:
+        """Return its version now."""
+        return self.flag and self.flag.version
 
 
 def change_many(
@@ -305,7 +315,8 @@ def change_many(
             _check_version(session, flag, (versions or {}).get(flag_id))
             changed = _apply(session, flag, fields, actor=actor, now=now)
             outcomes.append(Outcome(flag_id, "changed" if changed else "same", flag, before))
-        except FieldError as problem:
+        except FieldError as error:
+            problem = wrong_field(error.field, error.value, error.reason, error.limit)
             outcomes.append(Outcome(flag_id, "refused", flag, before, problem))
     return outcomes
 

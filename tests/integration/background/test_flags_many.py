@@ -78,10 +78,7 @@ def test_the_list_is_by_kind_hollow_first_and_pages_through(
     rest = api.client.get(second["next_url"].replace("/flags?", "/flags.json?")).json()
     assert [flag["kind"] for page in (first, second, rest) for flag in page["items"]] == kinds
     assert rest["next"] is None
-    assert [(kind_count["kind"], kind_count["count"]) for kind_count in first["counts"]][:2] == [
-        ("passes_by_tolerance", 2),
-        ("fix_masked", 1),
-    ]
+    assert first["counts"][:2] == [["passes_by_tolerance", 2], ["fix_masked", 1]]
     newest, _ = (flag["build"] for flag in first["items"][:2])
     assert newest == "b2"
     assert order(api, build="b1", kind="passes_by_tolerance") == ["passes_by_tolerance"]
