@@ -12,7 +12,6 @@ from gonogo_dashboards.kit import comparators_view, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.build_cells import verdict_of
 from gonogo_dashboards.kit.list_rows import Count, counts
-from gonogo_dashboards.tests.test_lines import named
 from gonogo_service.tests.build_series import MAX_BUILDS
 from gonogo_service.tests.trends import METRICS, OF_COMPARATORS, Trend, TrendPoint
 
@@ -99,8 +98,8 @@ def read(
         summary = f"{output}: the mean {label(metric)} of {points_words} {spread}."
         summary += f" {words.sentence_case(changes_found.words)}." if changes_found else ""
     hollow = [point.name for point in points if point.hollow and point.shown]
-    summary += f" Hollow passes: {named(hollow, noun)}." if hollow else ""
-    summary += f" NaN or Inf: {named([point.name for point in odd], noun)}." if odd else ""
+    summary += f" Hollow passes: {words.named(hollow, noun)}." if hollow else ""
+    summary += f" NaN or Inf: {words.named([point.name for point in odd], noun)}." if odd else ""
     limit = comparators_view.limit(declared, metric)
     return Curve(output, metric, over, points, changes, limit, summary, events)
 

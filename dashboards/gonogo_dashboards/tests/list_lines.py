@@ -14,7 +14,7 @@ from gonogo_dashboards.kit import build_cells, words
 from gonogo_dashboards.kit.build_cells import RecentBuilds
 from gonogo_dashboards.kit.evidence_view import percent
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
-from gonogo_dashboards.tests.test_lines import Badge, badges
+from gonogo_dashboards.tests.test_page import badges
 from gonogo_service.builds import entry_names
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.states import JobState
@@ -37,7 +37,7 @@ class VariantLine:
 
     words: str
     url: str
-    badges: tuple[Badge, ...]
+    badges: tuple[str, ...]
 
 
 @dataclass(frozen=True)

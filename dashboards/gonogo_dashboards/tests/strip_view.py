@@ -12,7 +12,6 @@ from gonogo_dashboards.charts.spreads import finite
 from gonogo_dashboards.kit import comparators_view, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.list_rows import Count
-from gonogo_dashboards.tests.test_lines import named
 from gonogo_service.results.worst import Mark, Spread
 
 HALF = 0.43
@@ -185,7 +184,7 @@ def summary(strip: Strip) -> str:
         if band.beyond and _green(strip.columns[band.column])
     }
     if hollow:
-        builds_named = named(list(hollow), "build")
+        builds_named = words.named(list(hollow), "build")
         limits = [limit for limit in hollow.values() if limit is not None]
         text += f" Hollow passes, green and not explained by rounding: {builds_named}"
         if limits:

@@ -161,7 +161,7 @@ def _without_sick(
             continue
         left_out.setdefault(run.device, {"runs": 0, "words": reason})["runs"] += 1
         for spell in spells.get(run.device, ()):
-            sick.setdefault(run.device, Suspicion(run.device, spell.failing, spell.tests, ()))
+            sick.setdefault(run.device, Suspicion(run.device, spell.failing, spell.tests))
     return well, left_out, sick
 
 

@@ -37,7 +37,10 @@ class _Kind(Row):
 
 
 class Kind(Described):
-    """A kind of tests that the list can be filtered by; `in_days`: those of a range of days."""
+    """A kind of tests that the list can be filtered by.
+
+    `in_days` is its meaning in a range of days, where that differs.
+    """
 
     in_days: str
     hollow = _Kind(
@@ -52,16 +55,16 @@ class Kind(Described):
         mark=Verdict.fail,
         in_days="In this time some build had a failing seed, whether rightly or not.",
     )
-    broken = "broken", Stability.broken.sentence, "", Stability.broken.mark
+    broken = _Kind("broken", Stability.broken.sentence, mark=Stability.broken.mark)
     flaky = _Kind(
         "flaky",
         "On its newest build some seeds pass and some fail.",
         mark=Verdict.suspect,
         in_days="In this time some build had passing and failing seeds.",
     )
-    marginal = "marginal", Stability.marginal.sentence, "", Stability.marginal.mark
-    blunt = "blunt", Sharpness.blunt.sentence, "", Sharpness.blunt.mark
-    flagged = "flagged", "It has a flag that nobody has acknowledged.", "Open flags", "none"
+    marginal = _Kind("marginal", Stability.marginal.sentence, mark=Stability.marginal.mark)
+    blunt = _Kind("blunt", Sharpness.blunt.sentence, mark=Sharpness.blunt.mark)
+    flagged = _Kind("flagged", "It has a flag that nobody has acknowledged.", "Open flags", "none")
 
 
 COUNTED = Kind.hollow, Kind.red, Kind.flaky
