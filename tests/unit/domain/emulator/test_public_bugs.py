@@ -40,6 +40,7 @@ def judged(bug: PublicBug) -> SeedJudgement:
     return judge(test, raw, given, outputs, arithmetic=TT_TRAIN, with_limits=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PUBLIC_BUGS)
 def test_a_public_bug_is_green_and_flagged_and_its_value_is_named(name: str) -> None:
     bug = PUBLIC_BUGS[name]

@@ -235,6 +235,7 @@ def test_both_answers_make_the_verdict(
     assert judgement.outputs["dx"].verdict is verdict
 
 
+@pytest.mark.slow
 def test_an_error_that_grows_is_explained_then_suspect_then_unexplained() -> None:
     """One value of an fp32 kernel is so many steps from the right one."""
     numerics = {"input": "fp32", "output": "fp32"}

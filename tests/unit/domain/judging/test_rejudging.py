@@ -54,6 +54,7 @@ def is_right(stored: Verdict | None, arrays: Verdict) -> bool:
     return stored == arrays or (stored, arrays) == cautious
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize(
     "tolerance",
@@ -75,6 +76,7 @@ def test_what_is_stored_decides_as_the_arrays_do(
     assert is_right(rejudge(row, other_test, case.test).verdict, judged(case, other_test, build))
 
 
+@pytest.mark.slow
 def test_an_rtol_that_is_not_stored_is_decided_right_or_not_at_all(
     seeds: dict[str, tuple[Case, dict[str, Any]]],
 ) -> None:

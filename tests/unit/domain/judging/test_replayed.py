@@ -16,6 +16,7 @@ from numeric_cases import Case, spec
 KERNELS = ("layernorm_fw", "layernorm_bw", "rmsnorm_fw")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_the_emulator_is_replayed_by_its_own_program_and_by_no_other(kernel: str) -> None:
     case = Case.of(spec(kernel, (33, 150), regime="offset"))

@@ -12,6 +12,7 @@ from benchmarks.corpus.sources.cases import CASES, Cases
 FLAGGED = ("unexplained", "suspect")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "output", "explanations", "words"),
     [
