@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 MAX_FAILING_SHARE: Final = 0.8
 """4-flakiness: more than 80% of unrelated tests on a device failing means the device."""
@@ -32,14 +32,27 @@ class WorkloadRuns:
 
 
 @dataclass(frozen=True)
+class FailingTest:
+    """A test that fails on the device: (failures, runs) here and elsewhere."""
+
+    workload: str
+    build: str
+    here: tuple[int, int]
+    elsewhere: tuple[int, int]
+
+
+@dataclass(frozen=True)
 class Suspicion:
-    """A device on which tests fail that pass on others."""
+    """A device on which unrelated tests fail that pass on others."""
 
     device: str
     failing: int
     tests: int
     """Unrelated tests that ran on it, and passed on another device with the same build."""
-    examples: tuple[dict[str, Any], ...]
+    examples: tuple[FailingTest, ...] = ()
+    most: float = MAX_FAILING_SHARE
+    """The share of failing tests above which a device is suspect"""
+    least_tests: int = MIN_TESTS
 
     @property
     def words(self) -> str:
@@ -47,16 +60,6 @@ class Suspicion:
         return (
             f"{self.failing} of {self.tests} unrelated tests fail on this device and pass on others"
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the evidence: without the device, whose it is, and with the limits."""
-        return {
-            "failing": self.failing,
-            "tests": self.tests,
-            "examples": list(self.examples),
-            "most": MAX_FAILING_SHARE,
-            "least_tests": MIN_TESTS,
-        }
 
 
 def suspects(entries: Iterable[WorkloadRuns]) -> list[Suspicion]:
@@ -70,7 +73,7 @@ def suspects(entries: Iterable[WorkloadRuns]) -> list[Suspicion]:
     for entry in entries:
         if entry.runs > 0:
             by_test[(entry.workload, entry.build)][entry.device] = entry
-    votes: dict[str, dict[str, list[tuple[bool, dict[str, Any]]]]] = defaultdict(
+    votes: dict[str, dict[str, list[tuple[bool, FailingTest]]]] = defaultdict(
         lambda: defaultdict(list)
     )
     for (workload, build), places in by_test.items():
@@ -80,13 +83,8 @@ def suspects(entries: Iterable[WorkloadRuns]) -> list[Suspicion]:
             failures = sum(other.failures for other in others)
             if runs and failures < ELSEWHERE * runs:
                 fails = here.failures > ELSEWHERE * here.runs
-                example = {
-                    "workload": workload,
-                    "build": build,
-                    "here": [here.failures, here.runs],
-                    "elsewhere": [failures, runs],
-                }
-                votes[device][workload].append((fails, example))
+                counts = (here.failures, here.runs), (failures, runs)
+                votes[device][workload].append((fails, FailingTest(workload, build, *counts)))
     suspicions = []
     for device, workloads in sorted(votes.items()):
         failing = {

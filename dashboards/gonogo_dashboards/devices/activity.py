@@ -8,7 +8,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
 
 from gonogo_dashboards.kit import words
-from gonogo_service.devices.periods import METRICS, Hour
+from gonogo_service.devices.model import DevicePeriodRow
+from gonogo_service.devices.periods import METRICS
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.states import CanaryOutcome
 
@@ -67,13 +68,15 @@ class DeviceDays:
     series: tuple[Series, ...]
 
 
-def days(hours: Sequence[Hour], since: datetime, now: datetime, *, began: datetime) -> DeviceDays:
+def days(
+    hours: Sequence[DevicePeriodRow], since: datetime, now: datetime, *, began: datetime
+) -> DeviceDays:
     """Return the days of a device from its hours since a moment.
 
     `began` is its first heartbeat, or `since` where that is later.
     """
     first, today = since.astimezone(UTC).date(), now.astimezone(UTC).date()
-    of_day: dict[date, list[Hour]] = {}
+    of_day: dict[date, list[DevicePeriodRow]] = {}
     for hour in hours:
         of_day.setdefault(hour.start.date(), []).append(hour)
     whole = [first + timedelta(days=place) for place in range((today - first).days + 1)]
@@ -93,7 +96,7 @@ def days(hours: Sequence[Hour], since: datetime, now: datetime, *, began: dateti
     )
 
 
-def _day(day: date, hours: Sequence[Hour], began: datetime, now: datetime) -> WorkDay:
+def _day(day: date, hours: Sequence[DevicePeriodRow], began: datetime, now: datetime) -> WorkDay:
     start = datetime.combine(day, time(), UTC)
     there_s = (min(start + timedelta(days=1), now) - max(start, began)).total_seconds()
     busy_s = sum(hour.busy_s for hour in hours)
@@ -103,7 +106,7 @@ def _day(day: date, hours: Sequence[Hour], began: datetime, now: datetime) -> Wo
         busy_s=busy_s,
         seeds=sum(hour.seeds for hour in hours),
         attempts=sum(hour.attempts for hour in hours),
-        canaries={name: sum(hour.canaries[name] for hour in hours) for name in CanaryOutcome},
+        canaries={name: sum(getattr(hour, name) for hour in hours) for name in CanaryOutcome},
     )
 
 
@@ -129,16 +132,16 @@ def _canaries(outcomes: Mapping[CanaryOutcome, int]) -> str:
     return f"{words.count(total, 'canary', 'canaries')}: {', '.join(parts)}."
 
 
-def _series(metric: str, hours: Sequence[Hour]) -> Series:
+def _series(metric: str, hours: Sequence[DevicePeriodRow]) -> Series:
     name, unit = words.quantity(metric)
-    measured = [hour for hour in hours if metric in hour.telemetry]
-    readings = tuple(Reading(timestamp(hour.start), *hour.telemetry[metric]) for hour in measured)
+    measured = [(hour.start, reading) for hour in hours if (reading := hour.reading(metric))]
+    readings = tuple(Reading(timestamp(start), *reading) for start, reading in measured)
     if not readings:
         return Series(metric, name, unit, (), "")
     low, high = min(reading.low for reading in readings), max(reading.high for reading in readings)
     lies = words.number(low) if low == high else f"{words.number(low)} to {words.number(high)}"
     text = f"{lies} {unit} in {words.count(len(readings), 'hour')} with work"
-    starts = pairwise(hour.start for hour in measured)
+    starts = pairwise(start for start, _ in measured)
     gap = max(((after - before).total_seconds() - HOUR_S for before, after in starts), default=0.0)
     text += f"; the longest gap is {words.duration(gap)}." if gap > 0 else "."
     return Series(metric, name, unit, readings, text)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from gonogo_dashboards.kit import words
-from gonogo_service.devices.history import Change
+from gonogo_service.devices.model import DeviceHealthRow
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.states import DeviceHealth, DeviceState
 
@@ -103,7 +103,7 @@ class _State:
         in_ = "in " if self.health == DeviceHealth.maintenance else ""
         return f"{OFFLINE} while {in_}{self.health}"
 
-    def after(self, change: Change) -> _State:
+    def after(self, change: DeviceHealthRow) -> _State:
         why = (change.reason or "", change.actor)
         if change.what == "health":
             return replace(self, health=change.after, why=why)
@@ -114,7 +114,7 @@ class _State:
 
 
 def timeline(
-    changes: Sequence[Change],
+    changes: Sequence[DeviceHealthRow],
     since: datetime,
     now: datetime,
     *,
@@ -129,7 +129,8 @@ def timeline(
     known = [*changes]
     last = next((change.after for change in reversed(known) if change.what == "state"), None)
     if silent_since is not None and last != OFFLINE:
-        known.append(Change(silent_since, "state", OFFLINE, "background", NO_HEARTBEAT))
+        about = {"actor": "background", "reason": NO_HEARTBEAT}
+        known.append(DeviceHealthRow(at=silent_since, what="state", after=OFFLINE, **about))
         known.sort(key=lambda change: change.at)  # a person's change may be younger
     stretches: list[tuple[_State, datetime, datetime]] = []
     shown = state = _State()  # at the beginning of the span, and now

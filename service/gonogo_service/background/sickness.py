@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -21,7 +22,7 @@ def run_once(context: BackgroundContext, now: datetime) -> int:
             changes.suspect,
             device=suspected.device,
             reason=suspected.words,
-            evidence=suspected.to_json(),
+            evidence=asdict(suspected),
             now=now,
         )
         if context.session(mark):

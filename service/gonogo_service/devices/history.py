@@ -22,16 +22,6 @@ MAX_ATTEMPTS = 200
 """The newest attempts of a device, among which its latest jobs are found."""
 
 
-class Change(NamedTuple):
-    """One change of a device; `what` is "health", "state" (online or offline) or "drain"."""
-
-    at: datetime
-    what: str
-    after: str
-    actor: str
-    reason: str | None
-
-
 class DayDevices(NamedTuple):
     """The devices that were known at the end of a UTC day, and the sick ones of them."""
 
@@ -39,24 +29,25 @@ class DayDevices(NamedTuple):
     sick: int = 0
 
 
-def changes(session: Session, device_id: str, *, since: datetime) -> tuple[list[Change], bool]:
+def changes(
+    session: Session, device_id: str, *, since: datetime
+) -> tuple[list[DeviceHealthRow], bool]:
     """Return (a device's changes since a moment, in order; whether these are all).
 
     For each kind of change the last one before the moment is included. Of a device that changes all
     the time only the newest MAX_CHANGES are.
     """
     table = DeviceHealthRow
-    columns = (table.at, table.what, table.after, table.actor, table.reason)
-    of_device = select(*columns).where(table.device_id == device_id).order_by(table.id.desc())
+    of_device = select(table).where(table.device_id == device_id).order_by(table.id.desc())
     later = of_device.where(table.at >= since, table.what.in_(_OF_HEALTH)).limit(MAX_CHANGES + 1)
-    rows = list(session.execute(later))
+    rows = list(session.scalars(later))
     if len(rows) > MAX_CHANGES:
-        return [Change(*row) for row in rows[MAX_CHANGES - 1 :: -1]], False
+        return rows[MAX_CHANGES - 1 :: -1], False
     for what in _OF_HEALTH:
         before = of_device.where(table.at < since, table.what == what).limit(1)
-        rows += session.execute(before)
+        rows += session.scalars(before)
     rows.reverse()  # of one instant the older one stays first
-    return sorted((Change(*row) for row in rows), key=lambda change: change.at), True
+    return sorted(rows, key=lambda change: change.at), True
 
 
 def recent_jobs(session: Session, device: str, *, limit: int) -> list[JobRow]:

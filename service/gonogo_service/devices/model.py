@@ -10,6 +10,7 @@ from pydantic import ConfigDict
 from sqlalchemy import BigInteger, ForeignKey, Index, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from gonogo.devices.suspicion import Suspicion
 from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.database.columns import INTERNAL, IdType, JsonType, Stored, WordOf
 from gonogo_service.kit.database.states import CanaryOutcome, DeviceHealth, DeviceState
@@ -184,8 +185,21 @@ class DevicePeriodRow(Base):
     first: Mapped[int] = mapped_column(BigInteger)
     differs: Mapped[int] = mapped_column(BigInteger)
     failed: Mapped[int] = mapped_column(BigInteger)
-    telemetry: Mapped[dict[str, Any]]  # of hours: metric -> [count, minimum, sum, maximum]
+    # of hours: metric -> [count, minimum, sum, maximum]
+    telemetry: Mapped[dict[str, Any]] = mapped_column(default=dict)
     __table_args__ = (Index("ix_device_periods_start", "size_s", "start"),)
+
+    @property
+    def busy_s(self) -> float:
+        """Return the busy time of attempts that ended, in seconds."""
+        return self.busy_us / 1e6
+
+    def reading(self, metric: str) -> tuple[float, float, float] | None:
+        """Return the minimum, the mean and the maximum of a metric; None without readings."""
+        if metric not in self.telemetry:
+            return None
+        count, minimum, total, maximum = self.telemetry[metric]
+        return minimum, total / count, maximum
 
 
 @dataclass(frozen=True)
@@ -236,27 +250,5 @@ class CanaryAccusation:
     witness: str | None
 
 
-@dataclass(frozen=True)
-class FailingTest:
-    """A test that fails on the device: [failures, runs] here and elsewhere."""
-
-    workload: str
-    build: str
-    here: list[int]
-    elsewhere: list[int]
-
-
-@dataclass(frozen=True)
-class FailingTests:
-    """Unrelated tests that fail on the device and pass on others."""
-
-    failing: int
-    tests: int
-    examples: list[FailingTest]
-    most: float
-    """The share of failing tests above which a device is suspect"""
-    least_tests: int
-
-
-DeviceEvidence = CanaryDifference | CanaryAccusation | FailingTests | HealthReport
+DeviceEvidence = CanaryDifference | CanaryAccusation | Suspicion | HealthReport
 """The evidence of a change of a device's health, by who found it."""

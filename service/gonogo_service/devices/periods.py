@@ -8,7 +8,7 @@ serve the current rates, hours serve the pages. Both are by the service's clock.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -59,21 +59,6 @@ class Work(NamedTuple):
     seeds: int = 0
     busy_s: float = 0.0
     attempts: int = 0
-
-
-@dataclass(frozen=True)
-class Hour:
-    """A device's activity in the hour from `start`.
-
-    `telemetry` is {metric: (minimum, mean, maximum)}.
-    """
-
-    start: datetime
-    seeds: int
-    busy_s: float
-    attempts: int
-    canaries: Mapping[str, int]
-    telemetry: Mapping[str, tuple[float, float, float]]
 
 
 def record_seeds(session: Session, device: str | None, seeds: int, *, now: datetime) -> None:
@@ -204,26 +189,13 @@ def work(session: Session, *, since: datetime) -> dict[str, Work]:
     }
 
 
-def hours(session: Session, device: str, *, since: datetime) -> list[Hour]:
+def hours(session: Session, device: str, *, since: datetime) -> Sequence[DevicePeriodRow]:
     """Return a device's hours in order; those without activity are left out."""
     table = DevicePeriodRow
     query = select(table).where(
         table.device == device, table.size_s == HOUR, table.start >= _start(since, HOUR)
     )
-    return [
-        Hour(
-            row.start,
-            row.seeds,
-            row.busy_us / 1e6,
-            row.attempts,
-            {outcome: getattr(row, outcome) for outcome in CanaryOutcome},
-            {
-                name: (minimum, total / count, maximum)
-                for name, (count, minimum, total, maximum) in row.telemetry.items()
-            },
-        )
-        for row in session.scalars(query.order_by(table.start))
-    ]
+    return session.scalars(query.order_by(table.start)).all()
 
 
 def forget(session: Session, *, now: datetime) -> None:

@@ -16,12 +16,11 @@ from gonogo_service.gauges import gauge_work
 from gonogo_service.gauges.bodies import GaugeIn
 from gonogo_service.gauges.model import GaugePart, GaugeRow
 from gonogo_service.jobs import chunks, events, submission
+from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.events import StateChange
-from gonogo_service.jobs.model import JobRow
+from gonogo_service.jobs.new_job import NewJob
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import JobKind, JobState
-from gonogo_service.tests import test_specs
 
 CHUNK_SECONDS = 5.0
 """Estimated seconds of a gauge's chunk, at most: a job that comes waits for those that run."""
@@ -67,45 +66,39 @@ def submit(
     """
     planned_parts, now = order(session, body, settings), now or utcnow()
     test, target = body.test, body.target
-    canonical = test.canonical()
-    test_specs.add(session, test.key, test.workload_key, test.kernel, canonical, now=now)
-    seconds = gauge_work.RUN_FACTOR * chunks.estimate_seed_s(
+    new = NewJob(
+        test.key,
+        test.workload_key,
+        test.kernel,
+        test.canonical(),
+        test.elements,
+        RIGHT,
+        body.branch,
+        0,
+        EMULATOR,
+        target.arch,
+        target.board,
+        seeds=(),
+        priority=body.priority,
+        owner=owner,
+    )
+    run_s = gauge_work.RUN_FACTOR * chunks.estimate_seed_s(
         session, test.workload_key, EMULATOR, test.elements
     )
-    job = JobRow(
-        id=new_id(),
+    job = jobs.add_row(
+        session,
+        new,
+        now=now,
         kind=JobKind.gauge,
         state=JobState.queued,
-        owner=owner,
-        test_key=test.key,
-        workload_key=test.workload_key,
-        kernel=test.kernel,
-        build=RIGHT,
-        branch=body.branch,
-        build_sequence=0,
-        executor=EMULATOR,
-        arch=target.arch,
-        board=target.board,
-        queue=f"{EMULATOR}.{target.arch}.{target.board}",
-        context="isolated",
-        priority=body.priority,
         request={
             **body.model_dump(mode="json", exclude={"test"}),
-            "run_s": seconds,
+            "run_s": run_s,
             "chunk_seconds": min(settings.chunk_seconds, CHUNK_SECONDS),
             "elements": test.elements,
         },
-        labels={},
-        total=0,
-        chunk_count=0,
-        open_chunks=0,
-        counts={},
-        last_event=0,
-        created_at=now,
         deadline_at=now + timedelta(seconds=body.queue_deadline_s),
     )
-    session.add(job)
-    session.flush()
     seeds = list(range(body.seeds.start, body.seeds.start + body.seeds.count))
     parts = [GaugePart(**vars(part)) for part in planned_parts]
     gauge = GaugeRow(

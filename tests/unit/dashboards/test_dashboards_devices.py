@@ -3,7 +3,6 @@ cells, pieces."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -12,9 +11,8 @@ import pytest
 from gonogo_dashboards.devices import activity, charts, fleet, health_timeline, hosts
 from gonogo_dashboards.devices.lines import DeviceLine
 from gonogo_dashboards.overview import days as day_bars
-from gonogo_service.devices.history import Change
-from gonogo_service.devices.model import DeviceRow
-from gonogo_service.devices.periods import Hour, Load
+from gonogo_service.devices.model import DeviceHealthRow, DevicePeriodRow, DeviceRow
+from gonogo_service.devices.periods import Load
 from gonogo_service.hosts.model import HostRow, RefusedRequestRow
 from gonogo_service.kit.database.states import CanaryOutcome, DeviceHealth, DeviceState
 
@@ -23,11 +21,12 @@ SINCE = datetime(2026, 1, 1, 12, tzinfo=UTC)
 OFFLINE = {"state": DeviceState.offline}
 
 
-def change(hours_ago: float, what: str, after: str, reason: str = "") -> Change:
-    return Change(NOW - timedelta(hours=hours_ago), what, after, "background", reason)
+def change(hours_ago: float, what: str, after: str, reason: str = "") -> DeviceHealthRow:
+    at, about = NOW - timedelta(hours=hours_ago), {"actor": "background", "reason": reason}
+    return DeviceHealthRow(at=at, what=what, after=after, **about)
 
 
-def states(*changes: Change, **options: Any) -> list[tuple[str, float]]:
+def states(*changes: DeviceHealthRow, **options: Any) -> list[tuple[str, float]]:
     """Return (state, hours) of each span."""
     return [
         (span.state, round(span.seconds / 3600, 1))
@@ -140,18 +139,13 @@ def test_a_silence_that_nobody_has_noted_yet_is_drawn_too() -> None:
     assert health_timeline.timeline([], SINCE, NOW).words == "Nothing is known about this time."
 
 
-def hour(back: int, **changes: Any) -> Hour:
+def hour(back: int, **changes: Any) -> DevicePeriodRow:
     """Return an hour half at work, `back` hours before the hour of NOW."""
-    start = NOW.replace(minute=0) - timedelta(hours=back)
-    half_busy = Hour(
-        start,
-        10,
-        1800.0,
-        5,
-        {name.value: 0 for name in CanaryOutcome},
-        {"temperature_c": (40.0, 45.0, 50.0)},
-    )
-    return replace(half_busy, **changes)
+    sums: dict[str, Any] = {"seeds": 10, "busy_us": 1_800_000_000, "attempts": 5}
+    sums |= dict.fromkeys(CanaryOutcome, 0) | {
+        "telemetry": {"temperature_c": [2, 40.0, 90.0, 50.0]}
+    }
+    return DevicePeriodRow(start=NOW.replace(minute=0) - timedelta(hours=back), **sums | changes)
 
 
 def test_telemetry_is_not_drawn_through_an_outage() -> None:
@@ -160,7 +154,7 @@ def test_telemetry_is_not_drawn_through_an_outage() -> None:
     (series,) = view.series
     assert series.words == "40 to 50 °C in 5 hours with work; the longest gap is 3 h."
     still = activity.days(
-        [hour(1, telemetry={"clock_mhz": (1000.0, 1000.0, 1000.0)})], SINCE, NOW, began=SINCE
+        [hour(1, telemetry={"clock_mhz": [1, 1000.0, 1000.0, 1000.0]})], SINCE, NOW, began=SINCE
     )
     assert still.series[0].words == "1,000 MHz in 1 hour with work."
     ranges, line = charts.telemetry(view, series)["series"]
@@ -180,7 +174,9 @@ def test_telemetry_is_not_drawn_through_an_outage() -> None:
 def test_an_axis_of_telemetry_fits_its_readings(
     reading: tuple[float, float, float], ends: tuple[float, float] | None
 ) -> None:
-    view = activity.days([hour(1, telemetry={"power_w": reading})], SINCE, NOW, began=SINCE)
+    low, mean, high = reading
+    measured = hour(1, telemetry={"power_w": [2, low, 2 * mean, high]})
+    view = activity.days([measured], SINCE, NOW, began=SINCE)
     axis = charts.telemetry(view, view.series[0])["yAxis"]
     assert (axis.get("min"), axis.get("max"), axis.get("scale")) == (
         (None, None, True) if ends is None else (*ends, None)
@@ -188,9 +184,8 @@ def test_an_axis_of_telemetry_fits_its_readings(
 
 
 def test_a_day_s_share_is_of_the_time_that_the_device_was_there() -> None:
-    canaries = {**hour(0).canaries, "golden": 3, "failed": 1}
     view = activity.days(
-        [hour(0, canaries=canaries), hour(30)], SINCE, NOW, began=NOW - timedelta(hours=30.5)
+        [hour(0, golden=3, failed=1), hour(30)], SINCE, NOW, began=NOW - timedelta(hours=30.5)
     )
     by_day = {day.day: day for day in view.days}
     assert len(by_day) == 31

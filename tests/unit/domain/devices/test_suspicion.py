@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gonogo.devices.suspicion import WorkloadRuns, suspects
+from gonogo.devices.suspicion import FailingTest, WorkloadRuns, suspects
 
 
 def runs_on(device: str, failing: int, tests: int, build: str = "main") -> list[WorkloadRuns]:
@@ -19,12 +19,7 @@ def test_a_device_on_which_most_tests_fail_that_pass_elsewhere_is_suspected() ->
     )
     assert (suspicion.device, suspicion.failing, suspicion.tests) == ("sick", 9, 10)
     assert "9 of 10 unrelated tests" in suspicion.words
-    assert suspicion.to_json()["examples"][0] == {
-        "workload": "workload-0",
-        "build": "main",
-        "here": [10, 10],
-        "elsewhere": [0, 20],
-    }
+    assert suspicion.examples[0] == FailingTest("workload-0", "main", (10, 10), (0, 20))
 
 
 def test_eighty_percent_is_not_enough() -> None:
