@@ -108,7 +108,8 @@ def _needs(item: pytest.Item) -> bool:
     """Return whether a test takes one of NEEDS, or PostgreSQL as one of several databases."""
     call = getattr(item, "callspec", None)
     values = call.params.values() if call is not None else ()
-    return "postgres" in values or not NEEDS.isdisjoint(getattr(item, "fixturenames", ()))
+    is_postgres = any(isinstance(value, str) and value == "postgres" for value in values)
+    return is_postgres or not NEEDS.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 @pytest.hookimpl(optionalhook=True)
