@@ -84,7 +84,8 @@ class Drawn:
             for name, node in question.graphs[0].outputs.items():
                 if name not in self.expected:
                     continue
-                exact, form = self.expected[name].reshape(node.shape), question.form
+                exact = self.expected[name].reshape(node.shape)
+                form = question.formats[name]
                 output = Output(kernel, name, round_to(exact, form), form)
                 right = next(iter(candidates.declared(output)), Candidate(question.graphs[0]))
                 replay = output.quantity(right)

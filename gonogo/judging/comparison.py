@@ -40,17 +40,12 @@ WRONG_EXPECTATION = (
 
 @dataclass(frozen=True)
 class Case(ABC):
-    """The outputs of one run of a kernel, and how they are judged.
-
-    Attributes:
-        title: the kernel and its shape.
-        spec: the canonical test; None for a kernel that is a function.
-        outputs: by name.
-        tolerance: that of the test.
-    """
+    """The outputs of one run of a kernel, and how they are judged."""
 
     title: str
+    """The kernel and its shape"""
     spec: dict[str, Any] | None
+    """The canonical test; None for a kernel that is a function"""
     outputs: Arrays
     tolerance: AnyTolerance
 
@@ -58,9 +53,10 @@ class Case(ABC):
     def judge_alone(self) -> SeedJudgement:
         """Return the judgment of the outputs, without limits. Raises KernelOutputError."""
 
+    @property
     @abstractmethod
-    def question(self, output: str) -> Question:
-        """Return what the judge is asked about an output."""
+    def questions(self) -> list[Question]:
+        """What the judge is asked about the outputs."""
 
     @abstractmethod
     def of_expected(self, outputs: Arrays, form: str) -> Case:
@@ -93,11 +89,11 @@ class Case(ABC):
         """Return what a right output could hide; None of another. It takes a while."""
         if output.explanation is not Explanation.explained or output.answer is None:
             return None
-        question, answer = self.question(name), output.answer
+        answer = output.answer
+        question = next(one for one in self.questions if name in one.graphs[0].outputs)
+        graph, form = question.every[answer.way], question.formats[name]
         with np.errstate(all="ignore"):
-            return detection_limits(
-                question.every[answer.way], question.inputs, name, question.form, answer.program
-            )
+            return detection_limits(graph, question.inputs, name, form, answer.program)
 
 
 @dataclass(frozen=True)
@@ -123,10 +119,10 @@ class TestCase(Case):
             with_limits=False,
         )
 
-    def question(self, output: str) -> Question:
-        """Return what the judge is asked about an output."""
-        every = questions(self.test, self.given, self.arithmetic)
-        return next(question for question in every if output in question.graphs[0].outputs)
+    @property
+    def questions(self) -> list[Question]:
+        """What the judge is asked: by the declared arithmetic, then by any."""
+        return questions(self.test, self.given, self.arithmetic)
 
     def of_expected(self, outputs: Arrays, form: str) -> TestCase:
         """Return the case of the values that a test expects, from what tolerances compare with."""
@@ -143,21 +139,18 @@ class TestCase(Case):
 
 @dataclass(frozen=True)
 class Expectation:
-    """The values that a test expects of an output.
-
-    Attributes:
-        values: in the output's shape, or a number.
-        actual: the output.
-        form: the format of the values; None where it isn't known.
-        numbers: the output's statistics against them (gonogo.closeness.numbers).
-        is_within: whether the test's gate holds.
-    """
+    """The values that a test expects of an output."""
 
     values: NDArray[Any]
+    """In the output's shape, or a number"""
     actual: NDArray[Any]
+    """The output"""
     form: str | None
+    """The format of the values; None where it isn't known"""
     numbers: Mapping[str, Any]
+    """The output's statistics against them (gonogo.closeness.numbers)"""
     is_within: bool
+    """Whether the test's gate holds"""
 
 
 def case_of_test(

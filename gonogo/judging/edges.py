@@ -48,14 +48,8 @@ def edges(
     `pcc_deficit`, `ulp_max`; None where nothing is bounded. `alarm` is the chance that the declared
     allclose fails a right kernel on such a seed; None where the test declares none.
 
-    Args:
-        test: the test.
-        raw: the inputs as gonogo.judging.inputs draws them.
-        given: the same as the device was given them.
-        outputs: as the kernel returned them.
-        judgement: that of these outputs.
-        rtols: for which the smallest atol is needed.
-        arithmetic: that which the build declares.
+    raw: the inputs as gonogo.judging.inputs draws them; given: as the device got them; judgement:
+    that of the outputs; rtols: for which the smallest atol is needed; arithmetic: the declared one.
     """
     all_questions = questions(test, given, arithmetic)
     references = exact_outputs(test, raw)
@@ -67,7 +61,7 @@ def edges(
         graph = question.every[judged.answer.way]
         shape = graph.outputs[name].shape
         values = np.asarray(matrix(test, name, outputs), np.float64).reshape(shape)
-        output = Output(Kernel([graph], question.inputs), name, values, question.form)
+        output = Output(Kernel([graph], question.inputs), name, values, question.formats[name])
         cells = output.cells(Candidate(graph, judged.answer.program))
         today = question.tolerances.get(name)
         by_output[name] = edges_of(cells, references[name].reshape(shape), rtols, today)
@@ -81,13 +75,7 @@ def edges_of(
 
     An error is at most half a cell, 8 deviations of the noise, and the shift by what the arithmetic
     stores and by the rounding of the inputs. Sizes, shifts and sums are this seed's, with headroom
-    for others.
-
-    Args:
-        cells: the output beside a replay of the arithmetic that explains it.
-        raw: the exact function of the data before they were rounded to the inputs' formats.
-        rtols: for which the smallest atol is needed.
-        today: the test's tolerance.
+    for others. raw: the exact function of the data before they were rounded to the inputs' formats.
     """
     size, deviation = np.abs(raw), cells.deviation
     with np.errstate(all="ignore"):

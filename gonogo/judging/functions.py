@@ -15,17 +15,15 @@ from gonogo.arithmetic.formats import format_named
 from gonogo.errors import FieldError, JobError, KernelOutputError
 from gonogo.graph import Graph, trace
 from gonogo.judging.comparison import Arrays, Case
-from gonogo.judging.judging import SeedJudgement, judged_output
-from gonogo.judging.questions import NARROW, Question
-from gonogo.judgment import Candidate, judge
-from gonogo.judgment.tolerance import allclose_of
+from gonogo.judging.judging import SeedJudgement, judged_outputs, summed_up
+from gonogo.judging.questions import Question, allcloses, narrow_formats
+from gonogo.judgment import Candidate
 from gonogo.kernels.kernel import Function
 from gonogo.kernels.programs import PROGRAMS
 from gonogo.kernels.wormhole import GENERIC, Options
 from gonogo.spec import tolerances
 from gonogo.spec.tolerances import AnyTolerance
 from gonogo.spec.validation import Model
-from gonogo.spec.verdicts import seed_verdict, worst_explanation
 
 WORMHOLE = "wormhole"
 WHOLE = {"int": np.int64, "uint": np.int64, "long": np.int64, "short": np.int64, "bool": np.bool_}
@@ -54,75 +52,37 @@ class _Declared(Model):
 
 @dataclass(frozen=True)
 class FunctionCase(Case):
-    """The outputs of a kernel that is a function.
-
-    Attributes:
-        graphs: the reference, then other ways.
-        inputs: what the kernel was given.
-        raw: what tolerances compare with: inputs before they were rounded, where they are known.
-        formats: those of inputs and outputs.
-        programs: the declared arithmetic; empty: it is found.
-    """
+    """The outputs of a kernel that is a function."""
 
     graphs: Sequence[Graph]
+    """The reference, then other ways."""
     inputs: Arrays
+    """What the kernel was given."""
     raw: Arrays
+    """What tolerances compare with: inputs before they were rounded, where they are known."""
     formats: Formats
+    """Those of inputs and outputs."""
     programs: Sequence[Program]
+    """The declared arithmetic; empty: it is found."""
 
-    def question(self, output: str) -> Question:
-        """Return the question about an output."""
-        narrow = [form for form in dict.fromkeys(self.formats.values()) if form in NARROW]
-        tolerances = {
-            name: allclose
-            for name in self.outputs
-            if (allclose := allclose_of(self.tolerance_for(name))) is not None
-        }
+    @property
+    def questions(self) -> list[Question]:
+        """The one question about all outputs."""
+        tolerances = allcloses(self.outputs, self.tolerance_for)
         graphs = self.graphs[:1] if self.programs else self.graphs
-        form = self.formats[output]
         programs = [Candidate(graphs[0], program) for program in self.programs]
-        return Question(graphs, self.inputs, form, narrow, programs, (), tolerances)
+        narrow = narrow_formats(self.formats.values())
+        return [Question(graphs, self.inputs, self.formats, narrow, programs, (), tolerances)]
 
     def judge_alone(self) -> SeedJudgement:
         """Return the judgment of the outputs, without limits."""
-        questions = {name: self.question(name) for name in self.outputs}
-        quantized = {name: _exact(self.graphs[0], self.inputs, name) for name in questions}
-        right = quantized
-        if self.raw:
-            raw = {**self.inputs, **self.raw}
-            right = {name: _exact(self.graphs[0], raw, name) for name in questions}
-        first = next(iter(questions.values()))
-        judgment = judge(
-            first.graphs,
-            self.inputs,
-            self.outputs,
-            self.formats,
-            first.narrow,
-            first.declared,
-            tolerances=first.tolerances,
-            expected=right,
+        right, quantized = (
+            {name: _exact(self.graphs[0], inputs, name) for name in self.outputs}
+            for inputs in ({**self.inputs, **self.raw}, self.inputs)
         )
-        judged = {
-            name: judged_output(
-                judgment,
-                name,
-                right[name],
-                quantized[name],
-                self.tolerance_for(name),
-                self.shape_of(name),
-            )
-            for name in questions
-        }
-        names = [str(output.statistics["arithmetic"]) for output in judged.values()]
-        return SeedJudgement(
-            seed_verdict(
-                (self.is_within(name, output.statistics), output.explanation)
-                for name, output in judged.items()
-            ),
-            worst_explanation(output.explanation for output in judged.values()),
-            judged,
-            "; ".join(dict.fromkeys(names)),
-        )
+        asked = self.questions, self.outputs, right, quantized
+        judged = judged_outputs(*asked, self.tolerance_for, self.shape_of)
+        return summed_up(judged, self.tolerance_for)
 
     def of_expected(self, outputs: Arrays, form: str) -> FunctionCase:
         """Return the case of the values that a test expects, from what tolerances compare with."""

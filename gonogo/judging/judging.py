@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gonogo.closeness import storable
 from gonogo.errors import KernelOutputError
 from gonogo.exactness import ExactJudgment, judge_exact
-from gonogo.judging.questions import questions, reference_digest
+from gonogo.judging.questions import Question, ToleranceFor, questions, reference_digest
 from gonogo.judgment import Judgment
 from gonogo.judgment import OutputJudgment as Answer
 from gonogo.judgment import judge as judge_values
@@ -110,8 +110,7 @@ def judge(
         outputs: the kernel's, in the test's shapes or flattened to rows.
         arithmetic: the declared arithmetic (gonogo.spec.arithmetic_names); None: it is found for
             each output.
-        produced: the outputs that the build declares (None: all of them); others are not produced
-            and not missed.
+        produced: the outputs that the build declares (None: all of them); no other is missed.
         on_wormhole: whether the kernel ran on a card, or on a simulated one.
         with_limits: whether to say what right outputs could hide, once per workload: it takes
             longer than the rest.
@@ -122,17 +121,75 @@ def judge(
         KernelOutputError: an output is missing, or has a wrong shape or type.
     """
     names = [name for name in test.outputs if produced is None or name in produced]
-    matrices = {name: matrix(test, name, outputs) for name in names}
-    right, quantized = exact_outputs(test, raw), exact_outputs(test, given)
+    judged = judged_outputs(
+        questions(test, given, arithmetic, on_wormhole=on_wormhole),
+        {name: matrix(test, name, outputs) for name in names},
+        exact_outputs(test, raw),
+        exact_outputs(test, given),
+        test.tolerance_for,
+        test.shape_of,
+        with_bits=is_exact(test.inputs),
+        limits_of=partial(_detection_limits, test) if with_limits else None,
+        with_faults=with_faults,
+    )
+    downstream = [name for name in test.downstream if produced is not None and name in produced]
+    seed = summed_up(judged, test.tolerance_for, f"{JUDGE}:{reference_digest(test)}")
+    others = {name: _not_judged(test, name, outputs) for name in downstream}
+    return replace(seed, outputs={**seed.outputs, **others})
+
+
+def summed_up(
+    outputs: Mapping[str, OutputJudgement], tolerance_for: ToleranceFor, judge: str = JUDGE
+) -> SeedJudgement:
+    """Return the judgment of a seed from those of its outputs."""
+    answers = [
+        (within(tolerance_for(name), one.statistics), one.explanation)
+        for name, one in outputs.items()
+    ]
+    arithmetics = dict.fromkeys(str(one.statistics["arithmetic"]) for one in outputs.values())
+    explanation = worst_explanation(one for _, one in answers)
+    return SeedJudgement(seed_verdict(answers), explanation, outputs, "; ".join(arithmetics), judge)
+
+
+def judged_outputs(
+    asked: Sequence[Question],
+    outputs: Arrays,
+    right: Arrays,
+    quantized: Arrays,
+    tolerance_for: ToleranceFor,
+    shape_of: Callable[[str], Sequence[int]],
+    *,
+    with_bits: bool = False,
+    limits_of: Callable[[Judgment, str], Limits] | None = None,
+    with_faults: bool = True,
+) -> dict[str, OutputJudgement]:
+    """Return the judgment of each output, by the first question whose graphs have it.
+
+    Args:
+        asked: the questions.
+        outputs: what the kernel gave, in any shape.
+        right: the exact function of the data: tolerances are measured from it.
+        quantized: that of what the kernel was given, in the same shapes.
+        tolerance_for: the test's tolerances.
+        shape_of: the shapes of which digests speak.
+        with_bits: whether the inputs are exact.
+        limits_of: the detection limits, which a right output has.
+        with_faults: whether to name the fault of what a declared arithmetic doesn't explain.
+    """
     judged: dict[str, OutputJudgement] = {}
-    left = names
-    for question in questions(test, given, arithmetic, on_wormhole=on_wormhole):
+    for question in asked:
         known = question.graphs[0].outputs
-        some = {name: matrices[name].reshape(known[name].shape) for name in left if name in known}
+        some, expected = (
+            {
+                name: arrays[name].reshape(known[name].shape)
+                for name in outputs
+                if name in known and name not in judged
+            }
+            for arrays in (outputs, right)
+        )
         if not some:
             continue
-        forms = dict.fromkeys(some, question.form)
-        expected = {name: right[name].reshape(known[name].shape) for name in some}
+        forms = {name: question.formats[name] for name in some}
         judgment = judge_values(
             question.graphs,
             question.inputs,
@@ -146,39 +203,17 @@ def judge(
             with_faults=with_faults,
         )
         bits: Mapping[str, ExactJudgment] = {}
-        if is_exact(test.inputs):
+        if with_bits:
             bits = judge_exact(question.graphs, question.inputs, some, forms)
         for name in some:
-            limits = partial(_detection_limits, test, judgment, name) if with_limits else None
-            judged[name] = judged_output(
-                judgment,
-                name,
-                right[name],
-                quantized[name],
-                test.tolerance_for(name),
-                test.shape_of(name),
-                bits.get(name),
-                limits,
-            )
-        left = [name for name in left if name not in judged]
-    ordered = {name: judged[name] for name in names}
-    downstream = [name for name in test.downstream if produced is not None and name in produced]
-    return SeedJudgement(
-        seed_verdict(
-            (_is_within(test, name, one), one.explanation) for name, one in ordered.items()
-        ),
-        worst_explanation(one.explanation for one in ordered.values()),
-        ordered | {name: _not_judged(test, name, outputs) for name in downstream},
-        "; ".join(dict.fromkeys(str(one.statistics["arithmetic"]) for one in ordered.values())),
-        f"{JUDGE}:{reference_digest(test)}",
-    )
+            tolerance, shape = tolerance_for(name), shape_of(name)
+            limits = None if limits_of is None else partial(limits_of, judgment, name)
+            pair = right[name], quantized[name]
+            judged[name] = _judged(judgment, name, *pair, tolerance, shape, bits.get(name), limits)
+    return {name: judged[name] for name in outputs}
 
 
-def _is_within(test: TestSpec, name: str, output: OutputJudgement) -> bool:
-    return within(test.tolerance_for(name), output.statistics)
-
-
-def judged_output(
+def _judged(
     judgment: Judgment,
     name: str,
     right: NDArray[Any],
@@ -188,23 +223,10 @@ def judged_output(
     exact: ExactJudgment | None = None,
     limits: Callable[[], Limits] | None = None,
 ) -> OutputJudgement:
-    """Return the judgment of one output.
-
-    Args:
-        judgment: the answers about the kernel.
-        name: the output's.
-        right: the exact function of the data, in any shape: tolerances are measured from it.
-        quantized: that of what the kernel was given, in the same shape.
-        tolerance: the test's.
-        shape: that of which the digest speaks.
-        exact: the answer about the output on exact inputs.
-        limits: returns the detection limits, which a right output has.
-    """
+    """Return the judgment of one output from the answers about the kernel."""
     answer, form = judgment.outputs[name], judgment.formats[name]
-    values, outside = (
-        judgment.values[name].reshape(right.shape),
-        answer.outside.reshape(right.shape),
-    )
+    values = judgment.values[name].reshape(right.shape)
+    outside = answer.outside.reshape(right.shape)
     allclose = allclose_of(tolerance)
     numbers: Statistics = asdict(statistics_of(values, right, quantized, form, outside, allclose))
     numbers |= {"worst_index": _worst(values, quantized, outside), **_nonfinite(values, right)}

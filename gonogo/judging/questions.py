@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,11 @@ from gonogo.judgment.tolerance import allclose_of
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
+    from gonogo.spec.tolerances import Tolerance as DeclaredTolerance
 
 Arrays = Mapping[str, NDArray[Any]]
+ToleranceFor = Callable[[str], "DeclaredTolerance | None"]
+"""Returns what a test declares of an output."""
 DIGITS = 12
 """Hex digits of a reference's hash."""
 NARROW = ("bf16", "fp16")
@@ -25,30 +28,38 @@ NARROW = ("bf16", "fp16")
 
 @dataclass(frozen=True)
 class Question:
-    """The arguments of gonogo.judgment.judge, but for outputs.
-
-    Attributes:
-        graphs: the reference, then other ways; of a declared arithmetic its graph alone.
-        inputs: what the kernel was given, in the shapes of the reference.
-        form: the format of the outputs.
-        narrow: the 16-bit formats of the tensors.
-        declared: the declared arithmetics; empty: it is found.
-        known: other arithmetics, of graphs of their own.
-        tolerances: by output, as far as they are allclose's.
-    """
+    """The arguments of gonogo.judgment.judge, but for outputs."""
 
     graphs: Sequence[Graph]
+    """The reference, then other ways; of a declared arithmetic its graph alone."""
     inputs: Arrays
-    form: str
+    """What the kernel was given, in the shapes of the reference."""
+    formats: Mapping[str, str]
+    """Those of the outputs."""
     narrow: Sequence[str]
+    """The 16-bit formats of the tensors."""
     declared: Sequence[Candidate]
+    """The declared arithmetics; empty: it is found."""
     known: Sequence[Candidate]
+    """Other arithmetics, of graphs of their own."""
     tolerances: Mapping[str, Tolerance]
+    """By output, as far as they are allclose's."""
 
     @property
     def every(self) -> list[Graph]:
         """All graphs, by the number of an answer's way."""
         return [*self.graphs, *(candidate.graph for candidate in self.known)]
+
+
+def narrow_formats(formats: Iterable[str]) -> list[str]:
+    """Return the 16-bit formats among those of a kernel's tensors."""
+    return [form for form in dict.fromkeys(formats) if form in NARROW]
+
+
+def allcloses(names: Iterable[str], tolerance_for: ToleranceFor) -> dict[str, Tolerance]:
+    """Return rtol and atol of the outputs that declare them."""
+    found = {name: allclose_of(tolerance_for(name)) for name in names}
+    return {name: allclose for name, allclose in found.items() if allclose is not None}
 
 
 def questions(
@@ -60,27 +71,20 @@ def questions(
     card's noise if the kernel ran on one. Raises FieldError where the kernel hasn't the declared
     one.
     """
-    inputs = workloads.shaped(test, given)
-    form = test.numerics.output
-    formats = [form, *map(test.numerics.format_of, test.float_names)]
-    narrow = [form for form in dict.fromkeys(formats) if form in NARROW]
-    tolerances = {
-        name: allclose
-        for name in test.outputs
-        if (allclose := allclose_of(test.tolerance_for(name))) is not None
-    }
+    inputs, form = workloads.shaped(test, given), test.numerics.output
+    narrow = narrow_formats([form, *map(test.numerics.format_of, test.float_names)])
     names = workloads.programs_on_wormhole(test) if arithmetic is None else [arithmetic]
     known = [Candidate(*one) for name in names for one in workloads.declared(test, name)]
     if arithmetic is None:  # elsewhere, what they explain to the bit is no other kernel's
         known = [
             replace(one, program=replace(one.program, is_of_card=on_wormhole)) for one in known
         ]
-    graphs = workloads.graphs_of(test)
-    without = Question(graphs, inputs, form, narrow, (), known, tolerances)
+    tolerances = allcloses(test.outputs, test.tolerance_for)
+    forms = dict.fromkeys(test.outputs, form)
+    asked = Question(workloads.graphs_of(test), inputs, forms, narrow, (), known, tolerances)
     if arithmetic is None:
-        return [without]
-    graphs = [one.graph for one in known]
-    return [Question(graphs, inputs, form, narrow, known, (), tolerances), without]
+        return [asked]
+    return [replace(asked, graphs=[one.graph for one in known], declared=known, known=()), asked]
 
 
 def reference_digest(test: TestSpec) -> str:

@@ -16,17 +16,10 @@ from numpy.typing import NDArray
 from gonogo import workloads
 from gonogo.arithmetic import Evaluation, Program
 from gonogo.graph import Graph
-from gonogo.judging.judging import OutputJudgement, SeedJudgement, matrix
+from gonogo.judging.judging import OutputJudgement, SeedJudgement, matrix, summed_up
 from gonogo.judgment import judge as judge_values
 from gonogo.judgment.cells import LIMIT
-from gonogo.spec.verdicts import (
-    Explanation,
-    has_nonfinite,
-    seed_verdict,
-    verdict,
-    within,
-    worst_explanation,
-)
+from gonogo.spec.verdicts import Explanation, has_nonfinite, verdict, within
 
 if TYPE_CHECKING:
     from gonogo.spec.test_spec import TestSpec
@@ -36,19 +29,15 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Replayed:
-    """How an arithmetic replays the outputs of known-right kernels.
-
-    Attributes:
-        arithmetic: its name.
-        elements: how many values the kernels gave.
-        equal: how many of them it replays to the bit.
-        distance: the largest distance of a value from its cell, in deviations.
-    """
+    """How an arithmetic replays the outputs of known-right kernels."""
 
     arithmetic: str
     elements: int
+    """How many values the kernels gave"""
     equal: int
+    """How many of them it replays to the bit"""
     distance: float
+    """The largest distance of a value from its cell, in deviations"""
 
     @property
     def is_right(self) -> bool:
@@ -99,7 +88,8 @@ def _replayed(
         if name in graph.outputs
     }
     forms = dict.fromkeys(values, test.numerics.output)
-    answers = judge_values([graph], inputs, values, forms, programs=[program]).outputs
+    arguments = [graph], inputs, values, forms
+    answers = judge_values(*arguments, programs=[program], with_faults=False).outputs
     evaluation = Evaluation(graph, inputs, program).run(*values)
     equal = sum(
         int(np.count_nonzero(array == evaluation.output(name))) for name, array in values.items()
@@ -141,16 +131,8 @@ def undecided(test: TestSpec, judged: SeedJudgement, reason: str) -> SeedJudgeme
         for name, output in judged.outputs.items()
     }
     counted = {name: outputs[name] for name in outputs if name in test.outputs}
-    answers = [
-        (within(test.tolerance_for(name), output.statistics), output.explanation)
-        for name, output in counted.items()
-    ]
-    return replace(
-        judged,
-        verdict=seed_verdict(answers),
-        explanation=worst_explanation(explanation for _, explanation in answers),
-        outputs=outputs,
-    )
+    seed = summed_up(counted, test.tolerance_for)
+    return replace(judged, verdict=seed.verdict, explanation=seed.explanation, outputs=outputs)
 
 
 def _without_accusation(

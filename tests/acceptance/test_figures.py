@@ -69,7 +69,7 @@ class Run:
         shaped = {
             name: values.reshape(graph.outputs[name].shape) for name, values in self.outputs.items()
         }
-        formats = dict.fromkeys(shaped, question.form)
+        formats = {name: question.formats[name] for name in shaped}
         return judge([graph], question.inputs, shaped, formats, programs=question.declared)
 
     def error(self, name: str) -> NDArray[np.float64]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -153,9 +152,9 @@ def test_a_downstream_output_is_there_where_the_build_has_it() -> None:
 def test_exact_inputs_name_each_output_that_is_wrong() -> None:
     exact = {"inputs": {"regime": "exact"}, "tolerance": LOOSE}
     case = Case.of(spec("layernorm_fw", (8, 64), **exact))
-    right = perfect(case.test, case.given)
-    assert exact_words(judged(case, right, None)) is None
-    wrong = exact_words(judged(case, right | {"y": right["y"] + np.float32(1)}, None))
+    right = case.emulated()
+    assert exact_words(judged(case, right)) is None
+    wrong = exact_words(judged(case, right | {"y": right["y"] + np.float32(1)}))
     assert wrong is not None
     assert wrong.startswith("y: ")
 
@@ -236,18 +235,24 @@ def test_both_answers_make_the_verdict(
 
 
 @pytest.mark.slow
-def test_an_error_that_grows_is_explained_then_suspect_then_unexplained() -> None:
+@pytest.mark.parametrize(
+    ("steps", "explanation", "verdict"),
+    [
+        (16, "explained", "pass"),
+        (32, "suspect", "suspect"),
+        (64, "unexplained", "pass_by_tolerance"),
+    ],
+)
+def test_an_error_that_grows_is_explained_then_suspect_then_unexplained(
+    steps: int, explanation: str, verdict: str
+) -> None:
     """One value of an fp32 kernel is so many steps from the right one."""
     numerics = {"input": "fp32", "output": "fp32"}
-    case = Case.of(spec("layernorm_fw", (60, 40), tolerance=LOOSE, numerics=numerics))
-    answers = []
-    for steps in 2 ** np.arange(4, 13):
-        outputs = perfect(case.test, case.given)
-        outputs["y"][4, 9] += steps * np.spacing(outputs["y"][4, 9])
-        judgement = judged(case, outputs, None)
-        answers.append((judgement.outputs["y"].explanation.value, judgement.verdict.value))
-    expected = [("explained", "pass"), ("suspect", "suspect"), ("unexplained", "pass_by_tolerance")]
-    assert [next(same) for _, same in groupby(answers)] == expected
+    case = Case.of(spec("layernorm_fw", (12, 40), tolerance=LOOSE, numerics=numerics))
+    outputs = perfect(case.test, case.given)
+    outputs["y"][4, 9] += steps * np.spacing(outputs["y"][4, 9])
+    judgement = judged(case, outputs, None)
+    assert (judgement.outputs["y"].explanation, judgement.verdict) == (explanation, verdict)
 
 
 def test_both_axes_are_aggregated_before_the_table_is_read() -> None:

@@ -30,12 +30,17 @@ def with_tolerance(test: TestSpec, tolerance: dict[str, Any]) -> TestSpec:
 @pytest.fixture(scope="module")
 def seeds() -> dict[str, tuple[Case, dict[str, Any]]]:
     """Return a case of each build, with the row that is stored for it."""
-    case = Case.of(spec(shape=(64, 160), tolerance=DECLARED))
+    case = Case.of(spec(shape=(16, 96), tolerance=DECLARED))
     return {
         name: (
             case,
             judge(
-                case.test, case.raw, case.given, case.emulated(name), arithmetic="tt-train"
+                case.test,
+                case.raw,
+                case.given,
+                case.emulated(name),
+                arithmetic="tt-train",
+                with_faults=False,
             ).to_json(),
         )
         for name in BUILDS
@@ -45,7 +50,7 @@ def seeds() -> dict[str, tuple[Case, dict[str, Any]]]:
 def judged(case: Case, test: TestSpec, build: str) -> Verdict:
     """Return the verdict of the arrays under another tolerance."""
     arrays = case.raw, case.given, case.emulated(build)
-    return judge(test, *arrays, arithmetic="tt-train", with_limits=False).verdict
+    return judge(test, *arrays, arithmetic="tt-train", with_limits=False, with_faults=False).verdict
 
 
 def is_right(stored: Verdict | None, arrays: Verdict) -> bool:
@@ -59,7 +64,7 @@ def is_right(stored: Verdict | None, arrays: Verdict) -> bool:
 @pytest.mark.parametrize(
     "tolerance",
     [
-        *({"rtol": rtol, "atol": atol} for rtol in NEEDED_RTOLS for atol in (1e-3, 0.03)),
+        *({"rtol": rtol, "atol": 0.02} for rtol in NEEDED_RTOLS),
         *({"pcc": pcc} for pcc in (0.999, 0.99999)),
         *({"frobenius": most} for most in (1e-3, 0.02)),
         *({"ulp": most} for most in (1, 1000)),
@@ -84,8 +89,8 @@ def test_an_rtol_that_is_not_stored_is_decided_right_or_not_at_all(
     tried = 0
     for build in BUILDS[:2]:
         case, row = seeds[build]
-        for rtol in (1e-4, 5e-3, 0.05, 0.2):
-            for atol in np.geomspace(1e-4, 0.1, 4):
+        for rtol in (1e-4, 5e-3, 0.2):
+            for atol in np.geomspace(1e-4, 0.1, 3):
                 other_test = with_tolerance(case.test, {"dx": {"rtol": rtol, "atol": float(atol)}})
                 rejudged = rejudge(row, other_test, case.test)
                 tried += 1
@@ -187,7 +192,15 @@ def test_a_job_with_a_reference_build_is_judged_by_the_difference(
     outputs, reference_outputs = case.emulated("tt-train-2025"), case.emulated("last-block-only")
 
     def compared(test: TestSpec) -> Any:
-        alone = judge(test, case.raw, case.given, outputs, arithmetic="tt-train")
+        alone = judge(
+            test,
+            case.raw,
+            case.given,
+            outputs,
+            arithmetic="tt-train",
+            with_limits=False,
+            with_faults=False,
+        )
         return pairs.compare(
             test,
             alone,
