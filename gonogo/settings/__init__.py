@@ -341,7 +341,7 @@ class Settings(BaseSettings):
     heartbeat_timeout_s: PositiveFloat = 30.0
     """an attempt without a heartbeat for this long is lost"""
     poll_s: PositiveFloat = 1.0
-    """the dispatcher reads the database at least this often, notified or not"""
+    """the background looks for work this often, and a fifth as often while nothing happens"""
     chunk_seconds: PositiveFloat = 20.0
     """estimated device time of one chunk of a job"""
     keep_artifacts_days: NonNegativeInt = Field(90, le=36500)

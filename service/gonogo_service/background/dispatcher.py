@@ -38,14 +38,15 @@ class Dispatcher:
         """Attempt -> the monotonic time since when it is neither claimed nor in its queue."""
 
     def run_once(self) -> int:
-        """Run one pass; return how many workers were woken. Raises the AWAY errors."""
+        """Run one pass; return how many attempts nobody had claimed. Raises the AWAY errors."""
         context, now = self._context, utcnow()
         chosen, unclaimed, live = context.reading(lambda session: _choose(session, context, now))
         if chosen:
             unclaimed = context.session(lambda session: _write(session, chosen, now))
-        return self._wake(unclaimed, live)
+        self._wake(unclaimed, live)
+        return len(unclaimed)
 
-    def _wake(self, unclaimed: Sequence[Unclaimed], live: Mapping[str, int]) -> int:
+    def _wake(self, unclaimed: Sequence[Unclaimed], live: Mapping[str, int]) -> None:
         """Put ids on their queues: new ones, and those that have been missing for a while."""
         redis, tick = self._context.redis, time.monotonic()
         sent = [item for item in unclaimed if item.published_at is not None]
@@ -71,16 +72,15 @@ class Dispatcher:
                     lambda session: dispatching.published(session, done, now=utcnow())
                 )
                 log.info("dispatched", attempts=len(done))
-        return len(done)
 
 
-def wait(context: BackgroundContext) -> None:
-    """Sleep until a notification arrives, or for the poll interval.
+def wait(context: BackgroundContext, seconds: float) -> None:
+    """Sleep until a notification arrives.
 
     One pass serves all notifications that arrived before it. A notification wakes the other roles.
     """
     try:
-        if context.redis.blpop([DISPATCH_NOTIFICATION_KEY], timeout=context.settings.poll_s):
+        if context.redis.blpop([DISPATCH_NOTIFICATION_KEY], timeout=seconds):
             context.wake()
     except BROKER_AWAY:
         context.stop.wait(context.settings.poll_s)

@@ -89,6 +89,7 @@ class Background:
         while not context.stop.wait(SIGNALS_S):
             pass
         context.wake()
+        context.notify()
         for role in self.roles:
             role.join(STOP_S)
         try:

@@ -16,15 +16,15 @@ from gonogo_service.kit.background_context import AWAY, BackgroundContext, first
 from gonogo_service.kit.outbox import leases
 from gonogo_service.kit.outbox.leases import LEASE_S, RENEW_S
 
-IDLE_POLLS = 4
-"""An idle role leaves out so many polls: what happens wakes it, and only time passes without."""
+IDLE_POLLS = 5
+"""An idle role looks after so many polls: what happens wakes it, and only time passes without."""
 
 
 class Role(threading.Thread):
     """Calls `work` repeatedly while it holds the lease.
 
-    `pause` waits between two passes. The default waits for `every_s` (the poll interval) and, where
-    `work` found nothing to do, for IDLE_POLLS more of them, or until the process is woken. Only the
+    `pause` waits for so many seconds between two passes: for `every_s` (the poll interval), and
+    where `work` found nothing to do for IDLE_POLLS of them, or until the process is woken. Only the
     process's stop event ends the thread. When broker or database are unavailable, or a pass has a
     bug, the error is logged and the pass is retried with backoff. `lost` is called whenever a pass
     failed or another process has the lease, because what was remembered between passes may be wrong
@@ -38,14 +38,14 @@ class Role(threading.Thread):
         work: Callable[[], object],
         *,
         every_s: float | None = None,
-        pause: Callable[[], object] | None = None,
+        pause: Callable[[float], object] | None = None,
         lost: Callable[[], None] = lambda: None,
         duties: Duties | None = None,
     ) -> None:
         super().__init__(name=name, daemon=True)
         self._context, self._work, self._lost = context, work, lost
         self._interval_s = context.settings.poll_s if every_s is None else every_s
-        self._pause = pause
+        self._pause = pause or self._sleep
         self._duties = duties or Duties(context)
         self._woken = threading.Event()
         context.sleepers.append(self._woken)
@@ -60,7 +60,7 @@ class Role(threading.Thread):
                     found = self._work()
                     if found:
                         self._context.wake()
-                    self._rest(found)
+                    self._pause(self._interval_s * (1 if found else IDLE_POLLS))
                     delay = 0.0
                 else:
                     self._lost()
@@ -76,11 +76,9 @@ class Role(threading.Thread):
                 delay = self._failed(delay)
                 log.exception("a pass failed; trying again", role=self.name)
 
-    def _rest(self, found: object) -> None:
-        if self._pause is not None:
-            self._pause()
-        elif not self._context.stop.wait(self._interval_s) and not found:
-            self._woken.wait(IDLE_POLLS * self._interval_s)
+    def _sleep(self, seconds: float) -> None:
+        if not self._context.stop.wait(self._interval_s) and seconds > self._interval_s:
+            self._woken.wait(seconds - self._interval_s)
 
     def _failed(self, delay: float) -> float:
         self._lost()

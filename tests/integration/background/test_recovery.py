@@ -170,7 +170,7 @@ def test_a_lease_is_renewed_every_three_seconds_and_after_a_failure(
     monkeypatch.setattr(roles, "take", record)
     times = iter([6.0, 7.9, 8.0, 8.5, 9.0])
 
-    def pause() -> None:
+    def pause(_seconds: float) -> None:
         clock.now = next(times)
         if clock.now == 9.0:
             raise ValueError("a bug")
