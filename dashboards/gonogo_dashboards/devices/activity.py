@@ -106,7 +106,7 @@ def _day(day: date, hours: Sequence[DevicePeriodRow], began: datetime, now: date
         busy_s=busy_s,
         seeds=sum(hour.seeds for hour in hours),
         attempts=sum(hour.attempts for hour in hours),
-        canaries={name: sum(getattr(hour, name) for hour in hours) for name in CanaryOutcome},
+        canaries={name.value: sum(getattr(hour, name) for hour in hours) for name in CanaryOutcome},
     )
 
 

@@ -27,8 +27,6 @@ A host with a valid token may send anything. Each entry may bring one of the aud
 to every webhook, and none of them is ever deleted."""
 MAX_OF_HOST = 512
 """The entries of all devices of a host: each of its 256 may go bad and become good again."""
-FOLDED = "folded"
-"""The field of an entry's evidence with the number of changes that it stands for."""
 
 
 def has_room(session: Session, device: DeviceRow, what: What, *, now: datetime) -> bool:
@@ -79,81 +77,26 @@ def change(
 ) -> bool:
     """Set the health; return whether it changed.
 
-    The change goes into the device's history, the audit log, and a message to subscribers. Where a
-    host's messages have changed the device too often, only the health is set, and the newest entry
-    of the history says so. `announce` tells the rest later.
+    The change goes into the device's history, the audit log, and a message to subscribers. A device
+    whose health changes too often stays sick until there is room in its history: only a change for
+    the worse, or by a person, needs none.
     """
     before = row.health
-    may_tell = by_person or has_room(session, row, "health", now=now)
-    if may_tell or not _fold(session, row, after, actor, reason, evidence, now=now):
-        note(session, row, "health", before, after, actor, reason, evidence, now=now)
+    is_worse = after is not before and after is not DeviceHealth.good
+    if not (by_person or is_worse or has_room(session, row, "health", now=now)):
+        return False
+    note(session, row, "health", before, after, actor, reason, evidence, now=now)
     if before is after:
         return False
-    announced = row.announced_health or before
     row.health, row.reason, row.changed_at, row.health_at = after, reason, now, now
     row.version += 1
-    row.announced_health = None if may_tell or announced is after else announced
     session.flush()
-    if may_tell and announced is not after:
-        _announce(session, row, announced, actor, now=now)
-    return True
-
-
-def announce(session: Session, row: DeviceRow, *, now: datetime) -> None:
-    """Tell the audit log and subscribers of a change that came too soon after others."""
-    before = row.announced_health
-    if before is None or not has_room(session, row, "health", now=now):
-        return
-    row.announced_health = None
-    session.flush()
-    _announce(session, row, before, "background", now=now)
-
-
-def _fold(
-    session: Session,
-    row: DeviceRow,
-    after: DeviceHealth,
-    actor: str,
-    reason: str,
-    evidence: Mapping[str, Any] | None,
-    *,
-    now: datetime,
-) -> bool:
-    """Change the newest entry of a device's history; return False where it must stay.
-
-    The times in which the device was sick only become longer by it: results of a sick device say
-    nothing about a test. So an entry that made it sick gets one that ends this.
-    """
-    table = DeviceHealthRow
-    newest = session.scalar(
-        select(table)
-        .where(table.device_id == row.id, table.what == "health")
-        .order_by(table.id.desc())
-        .limit(1)
-    )
-    if newest is None:
-        return False
-    folded = int((newest.evidence or {}).get(FOLDED) or 0)
-    made_sick = not folded and newest.after != DeviceHealth.good
-    if made_sick and after is DeviceHealth.good:
-        return False
-    newest.after, newest.actor, newest.reason = after.value, actor, reason
-    newest.evidence = {**(evidence or {}), **({} if made_sick else {FOLDED: folded + 1})}
-    if after is DeviceHealth.good:
-        newest.at = now
-    session.flush()
-    return True
-
-
-def _announce(
-    session: Session, row: DeviceRow, before: DeviceHealth, actor: str, *, now: datetime
-) -> None:
-    type_ = "device.health_changed"
-    healths = {"before": before.value, "after": row.health.value}
-    detail = {"device": row.device, **healths, "reason": row.reason}
+    type_, healths = "device.health_changed", {"before": before.value, "after": after.value}
+    detail = {"device": row.device, **healths, "reason": reason}
     audit.record(session, actor=actor, action=type_, subject=row.id, detail=detail)
     payload = {"device": row.id, "version": row.version, **healths}
     outbox.add(session, type_, f"{type_}:{row.id}:{row.version}", payload, now=now)
+    return True
 
 
 def patch(

@@ -301,9 +301,10 @@ def _excuse(session: Session, rows: Rows, finding: Finding, now: datetime) -> tu
     excused = []
     for device, canary in rows:
         if canary.accused and device.device in finding.excused:
-            canary.accused = False
             if device.health is DeviceHealth.suspect:
-                changes.change(session, device, DeviceHealth.good, ACTOR, EXCUSED, now=now)
+                if not changes.change(session, device, DeviceHealth.good, ACTOR, EXCUSED, now=now):
+                    continue  # too soon: the next canary excuses it
                 excused.append(device.device)
+            canary.accused = False
     session.flush()
     return tuple(excused)

@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from gonogo_service.devices import periods
-from gonogo_service.devices.changes import announce, change, has_room, locked, note
+from gonogo_service.devices.changes import change, has_room, locked, note
 from gonogo_service.devices.model import DeviceHealthRow, DeviceRow, PassedCanary, Telemetry
 from gonogo_service.devices.store import TIMEOUT_S
 from gonogo_service.kit.database.encoding import storable, utcnow
@@ -29,6 +29,8 @@ MAX_REPLAY = 500
 """Characters of what a canary says about its program."""
 FIRMWARE_EVERY = timedelta(minutes=10)
 """A change of the firmware so soon after another one is not recorded: flashing takes longer."""
+HELD_BACK = timedelta(minutes=5)
+"""A worker's device that is bad for so long here, and good there, recovered too often before."""
 _FACTS = ("host", "name", "arch", "board", "serial", "pci", "driver", "source")
 
 
@@ -106,7 +108,9 @@ def heard(
         row.online = True
         if has_room(session, row, "state", now=now):
             note(session, row, "state", DeviceState.offline, "online", actor, None, now=now)
-    announce(session, row, now=now)
+    was_held_back = facts.get("health") == DeviceHealth.good and now - row.health_at > HELD_BACK
+    if row.health is DeviceHealth.bad and was_held_back:
+        change(session, row, DeviceHealth.good, actor, "its worker found it good", now=now)
     session.flush()
 
 

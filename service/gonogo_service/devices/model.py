@@ -111,10 +111,6 @@ class DeviceRow(Heard, Base):
     canary: Mapped[PassedCanary | None] = mapped_column(Stored(PassedCanary, lenient=True))
     changed_at: Mapped[datetime]
     health_at: Mapped[datetime]  # when its health changed
-    # the health that the audit log and webhooks told last; null where it is `health`
-    announced_health: Mapped[DeviceHealth | None] = mapped_column(
-        WordOf(DeviceHealth), info=INTERNAL
-    )
     state: DeviceState = DeviceState.idle
     job: str | None = None
     """`store` sets these two, and the `golden` of its canary."""
