@@ -27,7 +27,6 @@ ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 SETTINGS = extract_docstrings_from_cls(gonogo.settings.Settings, use_inspect=True)
 """Setting -> what it is."""
-SHOWN = (".py", ".toml")
 
 
 def default_of(name: str) -> str:
@@ -334,17 +333,6 @@ def test_the_dev_lock_holds_the_run_lock() -> None:
 
 def test_the_front_end_s_lock_names_no_registry() -> None:
     assert '"resolved"' not in (ROOT / "dashboards/web/package-lock.json").read_text()
-
-
-def test_the_packages_that_the_documents_write_are_those_in_examples() -> None:
-    shown: dict[str, str] = {}
-    for page in DOCS.glob("*.md"):
-        shown |= re.findall(r"^cat > (\S+) <<'EOF'\n(.*?)^EOF$", page.read_text(), re.S | re.M)
-    for package in ("numpy_executor",):
-        files = [path for path in (ROOT / "examples" / package).rglob("*") if path.suffix in SHOWN]
-        assert len(files) >= 2
-        for path in files:
-            assert shown[str(path.relative_to(ROOT / "examples"))] == path.read_text(), path
 
 
 def test_commands_in_the_documents_exist() -> None:
