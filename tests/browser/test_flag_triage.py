@@ -11,6 +11,7 @@ import compared_builds
 import nightly_history
 from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo_service.flags import store as flags
+from gonogo_service.flags.api import FLAGS
 from gonogo_service.people.issuing import issue_token
 
 PHONE = {"width": 390, "height": 844}
@@ -62,7 +63,7 @@ def test_flags_are_taken_on_resolved_and_taken_back_without_a_mouse(
     with guarded.writing() as session:
         first = next(
             flag.id
-            for flag in flags.newest(session, kind="passes_by_tolerance").items
+            for flag in FLAGS.page(session, kind="passes_by_tolerance").items
             if flag.last_job == newest.id
         )
         flags.change(session, first, {"state": "resolved"}, actor="kim")
@@ -83,7 +84,7 @@ def test_flags_are_taken_on_resolved_and_taken_back_without_a_mouse(
     expect(rows).to_have_count(2)
     expect(rows.nth(1)).to_be_focused()  # where the reader was
     with guarded.reading() as session:
-        acknowledged = next(flag for flag in flags.newest(session, state="acknowledged").items)
+        acknowledged = next(flag for flag in FLAGS.page(session, state="acknowledged").items)
     assert (acknowledged.owner, acknowledged.reason, acknowledged.expires_at) == (
         "ada",
         "known since May",

@@ -32,6 +32,7 @@ from gonogo_service.ci.model import AnswerRow, IncomingDeliveryRow
 from gonogo_service.devices import heartbeats
 from gonogo_service.devices import store as devices
 from gonogo_service.flags import store as flags
+from gonogo_service.flags.api import FLAGS
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.hosts import refused_requests
 from gonogo_service.hosts.model import HostRow
@@ -350,7 +351,7 @@ def _flags(house: House, session: Session) -> None:
         now=utcnow(),
     )
     kinds: dict[str, str] = {}
-    for flag in flags.newest(session, limit=200).items:
+    for flag in FLAGS.page(session, limit=200).items:
         kinds.setdefault(flag.kind, flag.id)
     house.show(
         "/flags/{name}",

@@ -15,7 +15,7 @@ import stored_jobs
 from gonogo.settings import Settings
 from gonogo.spec.selections import parse_test
 from gonogo_service.background.assess import Assessor
-from gonogo_service.flags import store as flags
+from gonogo_service.flags.api import FLAGS
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import JobRow
@@ -105,7 +105,7 @@ class World:
         """The flags of a test by kind."""
         with engines.reading(self.engine) as session:
             return {
-                flag.kind: flag for flag in flags.newest(session, test=variant(test).test_key).items
+                flag.kind: flag for flag in FLAGS.page(session, test=variant(test).test_key).items
             }
 
 

@@ -19,7 +19,8 @@ from gonogo_dashboards.comparison.compared_tests import TestLine
 from gonogo_dashboards.kit import build_cells, words
 from gonogo_dashboards.kit.list_rows import Count
 from gonogo_service.compare import build_choices, comparing
-from gonogo_service.compare.sides import SideCounts, SideResults
+from gonogo_service.compare.build_choices import BuildChoice
+from gonogo_service.compare.sides import SideCounts
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.tests import matrices
@@ -32,44 +33,12 @@ GATE_VERDICTS = {0: "pass", 1: "fail", 3: "inconclusive"}
 
 
 @dataclass(frozen=True)
-class SideLine(SideCounts):
-    """Base or head: the request, and the builds and jobs that it names."""
-
-    url: str | None
-
-
-@dataclass(frozen=True)
-class ClassCount:
-    """The number of tests of a class."""
-
-    kind: str
-    words: str
-    """With the number, "2 new failures"."""
-    sentence: str
-    verdict: str
-    tests: int
-
-
-@dataclass(frozen=True)
-class PairLine:
+class Pair:
     """A build and the one before it."""
 
     branch: str
     base: str
     head: str
-    url: str
-
-
-@dataclass(frozen=True)
-class BuildPick:
-    """A build to pick: its branch, its commit, who ran it last, and when."""
-
-    name: str
-    branch: str
-    at: str | None
-    age: str
-    commit: str | None
-    owner: str | None
 
 
 @dataclass(frozen=True)
@@ -102,26 +71,25 @@ class ComparisonView:
     """The page; without a request `requested` is False, and the rest is empty."""
 
     requested: bool
-    base: SideLine | None
-    head: SideLine | None
+    base: SideCounts | None
+    head: SideCounts | None
     complete: bool = True
     gate: str = ""
     gate_verdict: str = ""
     code: int = 0
     words: str = ""
-    counts: tuple[ClassCount, ...] = ()
+    counts: tuple[tuple[Class, int], ...] = ()
+    """The number of tests of each class"""
     tests: tuple[TestLine, ...] = ()
     more: int = 0
     more_url: str | None = None
-    swap_url: str | None = None
-    api: str
     choices: tuple[str, ...]
     """Builds to choose from, the one that ran last first."""
-    picks: tuple[BuildPick, ...] = ()
+    picks: tuple[BuildChoice, ...] = ()
     """Without a request: the same with what people recognize them by, fewer of them."""
     deltas: tuple[Delta, ...] = ()
     bars: tuple[SideBar, ...] = ()
-    pairs: tuple[PairLine, ...] = ()
+    pairs: tuple[Pair, ...] = ()
     """Without a request: the newest builds of each branch, each against the build before it."""
     at: str | None
 
@@ -133,7 +101,7 @@ class ComparisonView:
     @property
     def next(self) -> str | None:
         """Return where all tests are; None where none is left out."""
-        return self.api if self.more else None
+        return urls.COMPARE_API if self.more else None
 
 
 def view(session: Session, base: str, head: str, limit: int, now: datetime) -> ComparisonView:
@@ -145,7 +113,6 @@ def view(session: Session, base: str, head: str, limit: int, now: datetime) -> C
     builds = matrices.builds(session)
     newest = sorted(builds, key=lambda build: build.newest_job, reverse=True)
     frame: dict[str, Any] = {
-        "api": urls.COMPARE_API,
         "choices": tuple(build.name for build in newest[:MAX_CHOICES]),
         "at": timestamp(now),
     }
@@ -155,10 +122,7 @@ def view(session: Session, base: str, head: str, limit: int, now: datetime) -> C
             requested=False,
             base=_unread(base),
             head=_unread(head),
-            picks=tuple(
-                from_object(BuildPick, pick, at=timestamp(pick.at), age=words.since(pick.at, now))
-                for pick in build_choices.read(session, newest[:MAX_PICKS])
-            ),
+            picks=tuple(build_choices.read(session, newest[:MAX_PICKS])),
             pairs=_pairs(builds),
         )
     comparison = comparing.compare(session, base, head, now=now)
@@ -173,18 +137,17 @@ def view(session: Session, base: str, head: str, limit: int, now: datetime) -> C
     return ComparisonView(
         **frame,
         requested=True,
-        base=_side(comparison.base),
-        head=_side(comparison.head),
+        base=from_object(SideCounts, comparison.base),
+        head=from_object(SideCounts, comparison.head),
         complete=comparison.complete,
         gate=LABELS[gate.code] + (f": {gate.words}" if gate.code else ""),
         gate_verdict=GATE_VERDICTS[gate.code],
         code=gate.code,
         words=comparison.words,
-        counts=tuple(_count(Class(kind), number) for kind, number in comparison.counts.items()),
+        counts=tuple((Class(kind), number) for kind, number in comparison.counts.items()),
         tests=compared_tests.lines(session, shown, comparison),
         more=more,
         more_url=urls.compare(base, head, limit=str(urls.MAX_LENGTH)) if can_show_more else None,
-        swap_url=urls.compare(head, base),
         deltas=_deltas(both),
         bars=tuple(_bar(name, side) for name, side in zip(("Base", "Head"), both, strict=True)),
     )
@@ -237,20 +200,11 @@ def _parts(tests: Sequence[tuple[str, bool]]) -> tuple[Count, ...]:
     return tuple(parts)
 
 
-def _unread(text: str) -> SideLine | None:
-    return SideLine(text, None, (), 0, 0, False, None) if text else None
+def _unread(text: str) -> SideCounts | None:
+    return SideCounts(text, None, (), 0, 0, more_jobs=False) if text else None
 
 
-def _side(results: SideResults) -> SideLine:
-    url = urls.run(results.run) if results.run else urls.jobs({"build": results.build})
-    return from_object(SideLine, results, url=url)
-
-
-def _count(kind: Class, number: int) -> ClassCount:
-    return ClassCount(kind.value, kind.counted(number), kind.sentence, kind.mark, number)
-
-
-def _pairs(builds: Sequence[BuildRecord]) -> tuple[PairLine, ...]:
+def _pairs(builds: Sequence[BuildRecord]) -> tuple[Pair, ...]:
     """Return the newest two pairs of each branch, the branch that ran last first.
 
     builds: in their order.
@@ -263,5 +217,5 @@ def _pairs(builds: Sequence[BuildRecord]) -> tuple[PairLine, ...]:
         branches.items(), key=lambda item: max(build.newest_job for build in item[1]), reverse=True
     )[:MAX_LINES]:
         for before, after in list(pairwise(build.name for build in builds_of_branch[-3:]))[::-1]:
-            pairs.append(PairLine(branch, before, after, urls.compare(before, after)))
+            pairs.append(Pair(branch, before, after))
     return tuple(pairs)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo.flakiness.classes import Class, Finding, RunSummary
+from gonogo.flakiness.classes import Finding, RunSummary
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.kit import build_cells, comparators_view, words
 from gonogo_dashboards.kit.labels import Listed, labels
@@ -24,20 +23,6 @@ MAX_DECIDED = 12
 """Tests whose comparators are read, at two or three statements each; the most important first."""
 _TIMES = re.compile(r"(?<=\d)x(?=\d)")
 """The sign in a shape of a name: 1x1x32 is shown as 1×1×32."""
-
-
-@dataclass(frozen=True)
-class FindingLine:
-    """One finding about a test."""
-
-    kind: str
-    label: str
-    sentence: str
-    verdict: str
-    words: str
-    flag_url: str | None
-    change: str | None
-    """The comparison of its error with that of base, in words."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +41,7 @@ class TestLine:
     head_url: str | None
     where: str
     kind: str
-    findings: tuple[FindingLine, ...]
+    findings: tuple[Finding, ...]
     decided: str
     """Comparators that decided the worst seed on head; "" where allclose is the only one."""
     base: str
@@ -111,7 +96,7 @@ def _line(test: Compared, name: str, comparison: Comparison, decided: str) -> Te
         head_url=on(comparison.head, test.head),
         where=" · ".join(filter(None, details)),
         kind=test.classification.kind.value,
-        findings=tuple(_finding(finding) for finding in test.classification.findings),
+        findings=tuple(test.classification.findings),
         decided=decided,
         base=_counts(test.base),
         head=_counts(test.head),
@@ -119,21 +104,6 @@ def _line(test: Compared, name: str, comparison: Comparison, decided: str) -> Te
         head_jobs=_jobs(test.head),
         check=test.check,
         flips=tuple(f"{output.output}: {output.words}" for output in flips),
-    )
-
-
-def _finding(finding: Finding) -> FindingLine:
-    flag: Mapping[str, Any] | None = finding.evidence.get("flag")
-    change: Mapping[str, Any] | None = finding.evidence.get("change")
-    return FindingLine(
-        finding.kind.value,
-        finding.kind.label,
-        finding.kind.sentence,
-        # What was waived still looks like what it is.
-        finding.verdict if finding.kind is Class.waived else finding.kind.mark,
-        finding.words,
-        urls.flag(flag["id"]) if flag else None,
-        str(change["words"]) if change else None,
     )
 
 

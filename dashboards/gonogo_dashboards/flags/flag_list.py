@@ -18,6 +18,7 @@ from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import shape_of
 from gonogo_service.builds import entry_names
 from gonogo_service.flags import store
+from gonogo_service.flags.api import FLAGS
 from gonogo_service.flags.model import STATES
 from gonogo_service.flags.store import Outcome
 from gonogo_service.kit.database.encoding import timestamp
@@ -116,7 +117,7 @@ def listed(
 ) -> FlagsView:
     """Return a page of flags that match the filters. Raises BadCursor."""
     given = known(filters)
-    page = store.for_triage(session, limit=limit, cursor=cursor or None, **given)
+    page = FLAGS.for_triage(session, limit=limit, cursor=cursor or None, **given)
     keys = {flag.test_key for flag in page.items}
     tests = test_list.specs(session, keys)
     newest = newest_builds(session, [Variant.of(flag) for flag in page.items])

@@ -19,8 +19,8 @@ from gonogo_dashboards.kit.tolerance_advice import Advice
 from gonogo_service.builds import entry_names
 from gonogo_service.flags import store
 from gonogo_service.flags.api import COMPUTED
-from gonogo_service.flags.model import FlagChangeRow, FlagRow, FlagState
-from gonogo_service.flags.noun import ACKNOWLEDGED_FOR
+from gonogo_service.flags.model import FlagChangeRow, FlagRow
+from gonogo_service.flags.noun import ACKNOWLEDGED_FOR, FlagState
 from gonogo_service.kit import rows
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.people import store as tokens

@@ -34,7 +34,7 @@ from gonogo_dashboards.tests import strip as strips
 from gonogo_dashboards.tests import tail as tails
 from gonogo_dashboards.tests.waivers import waivers_of_test
 from gonogo_service.builds import entry_names
-from gonogo_service.flags import store as flags
+from gonogo_service.flags.api import FLAGS
 from gonogo_service.gauges import store as gauges
 from gonogo_service.jobs import store as stored_jobs
 from gonogo_service.kit.database.encoding import timestamp
@@ -155,7 +155,7 @@ class _VariantPage:
         self.advised = self.gauge.report.advice.tolerance if self.gauge else {}
         self.flags = [
             flag
-            for flag in flags.newest(session, test=self.key, limit=MAX_FLAGS).items
+            for flag in FLAGS.page(session, test=self.key, limit=MAX_FLAGS).items
             if Variant.of(flag) == variant
         ]
         odd = {name for point in self.trend.points for name in point.nonfinite}

@@ -25,7 +25,8 @@ from gonogo.spec.verdicts import Verdict
 from gonogo_service.compare import reruns, sides
 from gonogo_service.compare.compared import BuildPair, Compared
 from gonogo_service.compare.sides import Place, Side, SideResults
-from gonogo_service.flags.model import FlagChangeRow, FlagRow, FlagState
+from gonogo_service.flags.model import FlagChangeRow, FlagRow
+from gonogo_service.flags.noun import FlagState
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.each import among
 from gonogo_service.kit.database.encoding import timestamp, utcnow

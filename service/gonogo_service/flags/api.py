@@ -8,31 +8,31 @@ from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import Request, Response
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.flag_kinds import FlagKind
-from gonogo_service.flags import store
+from gonogo_service.flags import noun, store
 from gonogo_service.flags.evidence_kinds import FlagDetail, FlagEvidence
-from gonogo_service.flags.model import FlagChangeRow, FlagRow, FlagState
-from gonogo_service.flags.noun import ACKNOWLEDGED_FOR, FlagChange, FlagFields, FlagsChange
-from gonogo_service.kit import idempotency, rows
-from gonogo_service.kit.answers import (
-    Cursor,
-    Filter,
-    Limit,
-    extend_page,
-    make_router,
-    missing,
-    require,
+from gonogo_service.flags.model import RANK, STATES, FlagChangeRow, FlagRow
+from gonogo_service.flags.noun import (
+    ACKNOWLEDGED_FOR,
+    FlagChange,
+    FlagFields,
+    FlagsChange,
+    FlagState,
 )
+from gonogo_service.kit import idempotency, rows
+from gonogo_service.kit.answers import missing
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.kit.database.paging import Page
+from gonogo_service.kit.database.ids import is_id
+from gonogo_service.kit.database.paging import BadCursor, Page
 from gonogo_service.kit.database.records import Documented, from_object
 from gonogo_service.kit.principals import Principal
 from gonogo_service.kit.problems import BadField, WrongField
-from gonogo_service.people.context import Context, Ctx, Reader, Submitter
+from gonogo_service.kit.resource import Resource
+from gonogo_service.people.context import Context, Ctx, Submitter
 
-router = make_router("flags")
 COMPUTED: Mapping[str, Any] = {
     "effect": (
         str | None,
@@ -58,6 +58,44 @@ FLAG = rows.extended_answer(
 )
 
 
+class _Flags(Resource[FlagRow]):
+    def for_triage(
+        self, session: Session, *, limit: int = 50, cursor: str | None = None, **filters: Any
+    ) -> Page[FlagRow]:
+        """Return flags by kind, in the order of triage, the newest of a kind first.
+
+        The cursor is "kind.id". Raises BadCursor.
+        """
+        conditions = self.conditions({"state": "open", **filters})
+        if conditions is None:
+            return Page((), None)
+        if cursor is not None:
+            kind, _, after = cursor.partition(".")
+            if kind not in tuple(FlagKind) or not is_id(after):
+                raise BadCursor(cursor)
+            rank = FlagKind(kind).rank
+            conditions.append((rank < RANK) | ((rank == RANK) & (FlagRow.id < after)))
+        # the ids come from the index alone; rows have kilobytes of evidence
+        first = select(FlagRow.id).where(*conditions).order_by(RANK, FlagRow.id.desc())
+        ids = session.scalars(first.limit(limit + 1)).all()
+        shown = select(FlagRow).where(FlagRow.id.in_(ids)).order_by(RANK, FlagRow.id.desc())
+        return Page.cut(session.scalars(shown).all(), limit, lambda flag: f"{flag.kind}.{flag.id}")
+
+
+FLAGS = _Flags(
+    noun.FLAGS,
+    FlagRow,
+    answer=FLAG,
+    line=FLAG_SUMMARY,
+    where={
+        "state": lambda state: FlagRow.state.in_(STATES[state]),
+        "test": FlagRow.test_key,
+        "job": FlagRow.last_job,
+    },
+)
+router = FLAGS.router
+
+
 @dataclass(frozen=True)
 class FlagOutcome:
     """The outcome for one flag: `changed`, `same`, `refused` (see `problem`) or `missing`."""
@@ -76,38 +114,6 @@ class FlagsChanged:
 
     changed: int
     items: list[FlagOutcome]
-
-
-@router.get("/flags", response_model=Page[FLAG_SUMMARY], summary="List flags, newest first")
-def list_flags(
-    context: Ctx,
-    _who: Reader,
-    kind: FlagKind | None = None,
-    state: FlagState | None = None,
-    test: Filter = None,
-    job: Filter = None,
-    owner: Filter = None,
-    build: Filter = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> Any:
-    """List flags that match all filters.
-
-    `state=open` includes reopened flags. `job` and `build` are those of the newest evidence.
-    """
-    filters = {"kind": kind, "state": state, "test": test, "job": job}
-    with context.reading() as session:
-        page = store.newest(
-            session, **filters, owner=owner, build=build, limit=limit, cursor=cursor
-        )
-        return extend_page(page, FLAG_SUMMARY.model_validate)
-
-
-@router.get("/flags/{flag_id}", response_model=FLAG, summary="Show a flag")
-def look(context: Ctx, _who: Reader, flag_id: str) -> Any:
-    """Show a flag with its evidence and its newest 200 changes."""
-    with context.reading() as session:
-        return FLAG.model_validate(require(store.get(session, flag_id), "flag", flag_id))
 
 
 @router.patch(

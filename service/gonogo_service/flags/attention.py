@@ -19,7 +19,8 @@ from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.spec.verdicts import WORST_FIRST, Verdict
 from gonogo_service.bisections.model import ProbeRow
 from gonogo_service.flags import store
-from gonogo_service.flags.model import OPEN, FlagRow, FlagState
+from gonogo_service.flags.model import OPEN, FlagRow
+from gonogo_service.flags.noun import FlagState
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.ids import floor
 from gonogo_service.kit.database.states import LISTED_KINDS, JobState

@@ -18,7 +18,8 @@ from gonogo.flakiness.rates import Rate
 from gonogo.flakiness.samples import Configuration
 from gonogo.gauge.summary import AdvisedTolerance, MeasuredRate
 from gonogo.reports.check_line import left_out_of_line
-from gonogo_service.flags.model import FlagRow, FlagState
+from gonogo_service.flags.model import FlagRow
+from gonogo_service.flags.noun import FlagState
 from gonogo_service.jobs.values import PooledOutput, SuspectsOfJob
 from gonogo_service.kit.database.records import Documented
 

@@ -5,27 +5,18 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, UniqueConstraint, select
+from sqlalchemy import ForeignKey, Index, UniqueConstraint, case, select
 from sqlalchemy.orm import Mapped, mapped_column, object_session
 
 from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.flakiness.waivers import day
-from gonogo.spec.described import Described
+from gonogo_service.flags.noun import FlagState
 from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.database.columns import INTERNAL, IdType, WordOf
 
 BACKGROUND = "background"
 """The actor of changes that follow from results or from the time."""
 MAX_CHANGES = 200
-
-
-class FlagState(Described):
-    """The state of a flag."""
-
-    open = "open", "Nobody has acknowledged it."
-    acknowledged = "acknowledged", "Somebody accepts it until a date."
-    resolved = "resolved", "It no longer applies."
-    reopened = "reopened", "It came back after it was resolved."
 
 
 OPEN = (FlagState.open, FlagState.reopened)
@@ -144,3 +135,9 @@ class FlagChangeRow(Base):
     after: Mapped[FlagState] = mapped_column(WordOf(FlagState))
     reason: Mapped[str | None]
     detail: Mapped[dict[str, Any] | None]  # an evidence.FlagDetail
+
+
+RANK: Any = case(
+    {kind.value: kind.rank for kind in FlagKind}, value=FlagRow.kind, else_=len(FlagKind)
+)
+"""The place of a flag's kind in the order of triage."""

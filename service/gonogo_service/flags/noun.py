@@ -10,7 +10,18 @@ from pydantic import Field
 from gonogo import urls
 from gonogo.cli.kit.noun import Noun, Verb
 from gonogo.flakiness.flag_kinds import FlagKind
+from gonogo.spec.described import Described
 from gonogo_service.kit.strict import Moment, Strict
+
+
+class FlagState(Described):
+    """The state of a flag."""
+
+    open = "open", "Nobody has acknowledged it."
+    acknowledged = "acknowledged", "Somebody accepts it until a date."
+    resolved = "resolved", "It no longer applies."
+    reopened = "reopened", "It came back after it was resolved."
+
 
 ACKNOWLEDGED_FOR = timedelta(days=14)
 """An acknowledgement lasts this long unless a date is given."""
@@ -82,9 +93,11 @@ FLAGS = Noun(
         "kind": "List only this kind, such as flaky or 'hollow pass'.",
         "state": "List only this state: open, acknowledged, resolved; any lists all.",
         "test": "List only flags of this test's key.",
-        "build": "List only flags of this build.",
+        "build": "List only flags whose newest evidence is of this build.",
+        "job": "List only flags whose newest evidence is of this job.",
         "owner": "List only flags of this owner.",
     },
+    kinds={"kind": FlagKind, "state": FlagState},
     defaults={"state": "open"},
     change=Verb(
         "changed",

@@ -11,21 +11,20 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from sqlalchemy import Select, case, false, func, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session, defer
 
 from gonogo.errors import FieldError
 from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.spec.executors import EMULATOR
 from gonogo_service.flags.evidence_kinds import FlagDetail, stored
-from gonogo_service.flags.model import BACKGROUND, OPEN, STATES, FlagChangeRow, FlagRow, FlagState
-from gonogo_service.flags.noun import MAX_REASON
+from gonogo_service.flags.model import BACKGROUND, OPEN, RANK, FlagChangeRow, FlagRow
+from gonogo_service.flags.noun import MAX_REASON, FlagState
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit import audit
 from gonogo_service.kit.database.dialect import insert_once
 from gonogo_service.kit.database.encoding import timestamp, utcnow
 from gonogo_service.kit.database.ids import is_id, new_id
-from gonogo_service.kit.database.paging import BadCursor, Page, newest_first
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.outbox import outbox
 from gonogo_service.kit.problems import WrongField, wrong_field
@@ -48,10 +47,6 @@ TOPICS = {
 }
 """Change -> the message about it, once per flag version."""
 _COLUMNS = tuple(column.key for column in FlagRow.__table__.columns)
-RANK: Any = case(
-    {kind.value: kind.rank for kind in FlagKind}, value=FlagRow.kind, else_=len(FlagKind)
-)
-"""The place of a flag's kind in the order of triage."""
 
 
 class Outdated(FieldError):
@@ -67,56 +62,6 @@ class Outdated(FieldError):
 def get(session: Session, flag_id: str) -> FlagRow | None:
     """Return a flag, or None."""
     return session.get(FlagRow, flag_id) if is_id(flag_id) else None
-
-
-def matching(filters: Mapping[str, str | None]) -> Select[FlagRow]:
-    """Return the query of flags by state (a key of STATES), kind, test, owner, build and job.
-
-    Build and job are those of the newest evidence.
-    """
-    query = select(FlagRow)
-    if state := filters.get("state"):
-        query = query.where(FlagRow.state.in_(STATES[state]))
-    columns = {
-        FlagRow.kind: filters.get("kind"),
-        FlagRow.test_key: filters.get("test"),
-        FlagRow.owner: filters.get("owner"),
-        FlagRow.build: filters.get("build"),
-    }
-    query = query.where(*(column == value for column, value in columns.items() if value))
-    job = filters.get("job")
-    if job is not None:
-        query = query.where(FlagRow.last_job == job if is_id(job) else false())
-    return query
-
-
-def newest(
-    session: Session, *, limit: int = 50, cursor: str | None = None, **filters: str | None
-) -> Page[FlagRow]:
-    """Return flags that match all filters, newest first. Raises BadCursor."""
-    query = matching(filters)
-    return newest_first(session, query, FlagRow.id, lambda flag: flag, limit=limit, cursor=cursor)
-
-
-def for_triage(
-    session: Session, *, limit: int = 50, cursor: str | None = None, **filters: str | None
-) -> Page[FlagRow]:
-    """Return flags by kind, in the order of triage, the newest of a kind first.
-
-    The cursor is "kind.id". Raises BadCursor.
-    """
-    query = matching({"state": "open", **filters})
-    if cursor is not None:
-        kind, _, after = cursor.partition(".")
-        if kind not in tuple(FlagKind) or not is_id(after):
-            raise BadCursor(cursor)
-        rank = FlagKind(kind).rank
-        query = query.where((rank < RANK) | ((rank == RANK) & (FlagRow.id < after)))
-    # the ids come from the index alone; rows have kilobytes of evidence
-    first = query.with_only_columns(FlagRow.id).order_by(RANK, FlagRow.id.desc()).limit(limit + 1)
-    shown = select(FlagRow).where(FlagRow.id.in_(session.scalars(first).all()))
-    flags = session.scalars(shown.order_by(RANK, FlagRow.id.desc())).all()
-    return Page.cut(flags, limit, lambda flag: f"{flag.kind}.{flag.id}")
 
 
 def open_by_kind(session: Session) -> dict[FlagKind, int]:
@@ -152,7 +97,8 @@ def acknowledged(
     session: Session, *, now: datetime, test: str | None = None, limit: int
 ) -> list[FlagRow]:
     """Return the flags whose acknowledgement is in force, the first to end first."""
-    query = matching({"state": "acknowledged", "test": test}).where(FlagRow.expires_at > now)
+    query = select(FlagRow).where(FlagRow.state == FlagState.acknowledged, FlagRow.expires_at > now)
+    query = query if test is None else query.where(FlagRow.test_key == test)
     return list(session.scalars(query.order_by(FlagRow.expires_at, FlagRow.id).limit(limit)))
 
 

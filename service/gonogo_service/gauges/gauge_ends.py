@@ -25,7 +25,8 @@ from gonogo.spec.builds import EMULATOR
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.flags import store as flags
 from gonogo_service.flags.evidence_kinds import GaugeEvidence, MutantMiss
-from gonogo_service.flags.model import FlagRow, FlagState
+from gonogo_service.flags.model import FlagRow
+from gonogo_service.flags.noun import FlagState
 from gonogo_service.gauges import gauge_rows, gauge_work
 from gonogo_service.gauges.model import GaugeRow
 from gonogo_service.jobs import events

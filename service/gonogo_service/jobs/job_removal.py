@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 
 from gonogo_service.bisections.model import ProbeRow
 from gonogo_service.flags import store as flags
-from gonogo_service.flags.model import FlagRow, FlagState
+from gonogo_service.flags.model import FlagRow
+from gonogo_service.flags.noun import FlagState
 from gonogo_service.jobs import closing
 from gonogo_service.jobs.model import ArtifactRow, JobRow
 from gonogo_service.kit.database.base import Base

@@ -58,7 +58,7 @@ class Listing(Generic[R]):
         self, session: Session, *, limit: int = 50, cursor: str | None = None, **filters: Any
     ) -> Page[R]:
         """Return a page of the list: by name, or the newest first. Raises BadCursor."""
-        conditions = self._conditions(filters)
+        conditions = self.conditions(filters)
         if conditions is None:
             return Page((), None)
         query = select(self.row).options(*self._options).where(*conditions).limit(limit + 1)
@@ -107,8 +107,8 @@ class Listing(Generic[R]):
         """Return the key of a row."""
         return str(getattr(row, self.noun.key))
 
-    def _conditions(self, filters: Mapping[str, Any]) -> list[ColumnElement[bool]] | None:
-        """Return the conditions of filters; None where a value can't be anything's."""
+    def conditions(self, filters: Mapping[str, Any]) -> list[ColumnElement[bool]] | None:
+        """Return the conditions of filters in SQL; None where a value can't be anything's."""
         conditions = list(self._in_use)
         for name, value in filters.items():
             column = self._where.get(name) or getattr(self.row, name)

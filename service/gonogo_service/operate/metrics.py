@@ -23,7 +23,8 @@ from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.devices import workers
 from gonogo_service.devices.model import DeviceRow, WorkerRow
-from gonogo_service.flags.model import FlagRow, FlagState
+from gonogo_service.flags.model import FlagRow
+from gonogo_service.flags.noun import FlagState
 from gonogo_service.hosts import refused_requests
 from gonogo_service.jobs import queue_estimate
 from gonogo_service.jobs.model import AttemptRow, JobRow

@@ -29,7 +29,8 @@ from sqlalchemy import (
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from gonogo_service.bisections.model import BisectionRow, ProbeRow
-from gonogo_service.flags.model import FlagRow, FlagState
+from gonogo_service.flags.model import FlagRow
+from gonogo_service.flags.noun import FlagState
 from gonogo_service.jobs import closing
 from gonogo_service.jobs.model import ArtifactRow, AttemptRow, EventRow, JobLabelRow, JobRow
 from gonogo_service.kit import audit

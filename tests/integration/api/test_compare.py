@@ -127,7 +127,7 @@ def test_every_class_from_stored_seeds(database_url: str) -> None:
         assert "rtol 0.001, atol 0.1 · wormhole · n150" in {
             line["where"] for line in twin["tests"]
         }  # this tells tests of one shape apart
-        assert {count["kind"]: count["tests"] for count in twin["counts"]} == COUNTS
+        assert dict(twin["counts"]) == COUNTS
         assert [line["kind"] for line in twin["tests"]] == [
             entry["class"] for entry in comparison["items"]
         ]

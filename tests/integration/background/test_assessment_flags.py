@@ -16,6 +16,7 @@ import stored_jobs
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import rate
 from gonogo_service.flags import store as flags
+from gonogo_service.flags.api import FLAGS
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.kit.database import engine as engines
 from gonogo_service.kit.outbox import outbox
@@ -312,7 +313,7 @@ def test_flags_open_and_are_over_by_themselves_on_postgres(migrated_postgres_url
                     session, topics=("flag.opened", "flag.resolved"), now=LATER, limit=500
                 )
             ]
-            all_flags = flags.newest(session, limit=500).items
+            all_flags = FLAGS.page(session, limit=500).items
         assert (
             messages.count("flag.resolved")
             == len([flag for flag in all_flags if flag.state == "resolved"]) + 1

@@ -19,6 +19,7 @@ from gonogo.flakiness.rates import rate
 from gonogo_service.background import assess
 from gonogo_service.background.assess import Assessor
 from gonogo_service.flags import store as flags
+from gonogo_service.flags.api import FLAGS
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database import engine as engines
@@ -67,7 +68,7 @@ def test_each_closed_job_is_assessed_once_whoever_dies_or_runs_beside(
                 here.assessor.run_once()
         with engines.reading(here.engine) as session:
             assert assessments.get(session, variant()) is None
-            assert {flag.kind for flag in flags.newest(session).items} == {
+            assert {flag.kind for flag in FLAGS.page(session).items} == {
                 "passes_by_tolerance"
             }  # ingest raised it
         assert here.assess() == 1

@@ -15,7 +15,7 @@ import compared_builds
 import nightly_history
 from api import ELSEWHERE, Api, in_process
 from gonogo.flakiness.flag_kinds import FlagKind
-from gonogo_service.flags import store as flags
+from gonogo_service.flags.api import FLAGS
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.outbox import outbox
 
@@ -62,7 +62,7 @@ def order(api: Api, *, limit: int = 50, cursor: str | None = None, **filters: An
     with api.context.reading() as session:
         return [
             flag.kind
-            for flag in flags.for_triage(session, limit=limit, cursor=cursor, **filters).items
+            for flag in FLAGS.for_triage(session, limit=limit, cursor=cursor, **filters).items
         ]
 
 
@@ -185,7 +185,7 @@ def test_the_form_of_the_page_works_without_a_script(migrated_sqlite_url: str) -
         with api.context.session() as session:
             for test in (compared_builds.HOLLOW, compared_builds.NEW):
                 nightly_history.night(session, "b1", 1, range(2), test=test, wrong=True)
-            first, second = (flag.id for flag in flags.newest(session).items)
+            first, second = (flag.id for flag in FLAGS.page(session).items)
         reader, person = api.visitor(ELSEWHERE), api.visitor(ELSEWHERE)
         for visitor, scope in ((reader, "read"), (person, "submit")):
             token = api.token(scope)["Authorization"].removeprefix("Bearer ")

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 import migrated_database
 import unchecked
 from database_params import BOTH_ENGINES
-from gonogo_service.flags import store as flags
+from gonogo_service.flags.api import FLAGS
 from gonogo_service.jobs import (
     artifacts,
     attempts,
@@ -314,7 +314,7 @@ def test_asked_for_more_a_wrong_kernel_is_run_until_its_rate_is_known(current: S
         49,
         "pass_by_tolerance",
     )
-    assert flags.newest(current, job=job.id).items
+    assert FLAGS.page(current, job=job.id).items
 
 
 def test_what_lies_behind_an_unexplained_seed_is_withdrawn_and_what_lies_before_it_is_waited_for(

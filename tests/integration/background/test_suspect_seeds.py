@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 import migrated_database
 import unchecked
 from database_params import BOTH_ENGINES
-from gonogo_service.flags import store as flags
+from gonogo_service.flags.api import FLAGS
 from gonogo_service.jobs import chunks, dispatching, events
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import JobRow
@@ -106,7 +106,7 @@ def test_a_suspect_seed_adds_eight_twice_and_stays_suspect_alone(current: Sessio
         for event in events.after(current, job.id, 0)
         if event.type == "progress"
     ] == [4, 12, 12, 12, 20, 20, 20]
-    assert flags.newest(current, job=job.id).items == ()
+    assert FLAGS.page(current, job=job.id).items == ()
     again = jobs.resubmit(current, job.id, owner="me")
     assert again is not None
     assert again.total == 4
@@ -123,7 +123,7 @@ def test_two_suspect_seeds_are_no_chance_and_the_flags_evidence(current: Session
         " no chance"
     )
     assert job.suspects.words == words
-    (flag,) = flags.newest(current, job=job.id).items
+    (flag,) = FLAGS.page(current, job=job.id).items
     assert flag.kind == "passes_by_tolerance"
     evidence = flag.evidence
     assert (evidence["output"], evidence["seed"], evidence["seeds"]) == ("dx", 1, 2)
@@ -140,7 +140,7 @@ def test_seeds_that_rounding_explains_each_show_a_factor_together(current: Sessi
     assert job.suspects.words == (
         "no seed is suspect by itself; dx: rstd has a factor of 1 +8e-07 over 4 seeds"
     )
-    (flag,) = flags.newest(current, job=job.id).items
+    (flag,) = FLAGS.page(current, job=job.id).items
     assert (flag.kind, flag.evidence["seeds"]) == ("passes_by_tolerance", 0)
     (factor,) = flag.evidence["pooled"]["dx"]["factors"]
     assert (factor["estimate"], factor["deviation"]) == (pytest.approx(8e-7), pytest.approx(1e-7))
@@ -171,7 +171,7 @@ def test_an_added_seed_that_is_unexplained_settles_it(current: Session) -> None:
         job.suspects.words
         == "seed 0 is suspect; 8 seeds were added: seed 6 is unexplained by itself"
     )
-    assert [flag.kind for flag in flags.newest(current, job=job.id).items] == [
+    assert [flag.kind for flag in FLAGS.page(current, job=job.id).items] == [
         "passes_by_tolerance"
     ]
 
@@ -183,7 +183,7 @@ def test_red_suspect_seeds_that_are_no_chance_stay_red_without_a_flag(current: S
         4,
         "unexplained",
     )
-    assert flags.newest(current, job=job.id).items == ()
+    assert FLAGS.page(current, job=job.id).items == ()
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_the_flag_shows_an_output_that_the_seeds_leave_unexplained(current: Sess
         return row(number, 0, *suspect, outputs=judged)
 
     job = run(current, make)
-    (flag,) = flags.newest(current, job=job.id).items
+    (flag,) = FLAGS.page(current, job=job.id).items
     assert flag.evidence["output"] == "dgamma"
 
 

@@ -25,6 +25,7 @@ from gonogo_dashboards.overview.overview import OverviewView
 from gonogo_service.devices import changes, workers
 from gonogo_service.devices.model import DeviceRow
 from gonogo_service.flags import store as flags
+from gonogo_service.flags.api import FLAGS
 from gonogo_service.hosts import refused_requests
 from gonogo_service.hosts import store as hosts
 from gonogo_service.hosts.model import HostRow
@@ -96,17 +97,17 @@ def test_hollow_findings_come_first_each_kind_with_its_latest(engine: Engine) ->
         ("queues", 1),
         ("flags", 1),
     ]
-    assert [
-        (queue["queue"], queue["waiting"], queue["stuck"], queue["age"][:5])
-        for queue in view.queues
-    ] == [("emulator.wormhole.n150", overview.RUNNING + 1, True, "5 min")]
+    assert [(queue.queue, queue.waiting, queue.stuck) for queue in view.queues] == [
+        ("emulator.wormhole.n150", overview.RUNNING + 1, True)
+    ]
+    assert view.queues[0].oldest_at == runs.created_at
     assert not view.empty
 
 
 def test_what_someone_has_taken_on_needs_nobody_and_the_page_says_so(engine: Engine) -> None:
     with session(engine) as current:
         stored_jobs.finished(current, seeds=1)
-        (flag,) = flags.newest(current).items
+        (flag,) = FLAGS.page(current).items
         change: dict[str, Any] = {"state": "acknowledged", "owner": "ada", "reason": "known"}
         change["expires"] = utcnow() + timedelta(days=1)
         assert flags.change(current, flag.id, change, actor="ada") is not None
@@ -121,7 +122,7 @@ def test_what_someone_has_taken_on_needs_nobody_and_the_page_says_so(engine: Eng
         " and no stuck queues. 1 flag is acknowledged."
         " Among the tests of the last 30 days: 1 hollow."
     )
-    assert [(queue["queue"], queue["workers"], queue["stuck"]) for queue in view.queues] == [
+    assert [(queue.queue, queue.workers, queue.stuck) for queue in view.queues] == [
         ("emulator.wormhole.n150", 1, False)
     ]
 
@@ -153,18 +154,18 @@ def test_a_failure_is_new_if_the_test_was_not_red_the_time_before(engine: Engine
         night(current, a=False, b=False, c=True, d=False, a2=False, e=None)
     view = look(engine)
     # what the same run gave before is not "the time before"
-    assert [(line.name, line.before) for line in view.night.items] == [
+    assert [(line.name, line.before) for line in view.night.new] == [
         ("a2", "pass"),
         ("d", None),
         ("a", "pass"),
         ("b", None),
     ]
-    assert (view.night.runs, view.night.ended, view.night.new, view.night.old) == (2, 1, 4, 1)
+    assert (view.night.runs, view.night.ended, view.night.old) == (2, 1, 1)
     assert (
         view.night.words == "2 runs in the last 24 hours, 1 finished: 4 new failures,"
         " 1 that failed the last time too."
     )
-    assert view.night.items[0].words == f"dx: {stored_jobs.FAULT}"
+    assert view.night.new[0].words == f"dx: {stored_jobs.FAULT}"
     assert ("failures", 4) in [(need.what, need.count) for need in view.needs]
     assert look(engine, timedelta(days=2)).night.words == "No suite ran in the last 24 hours."
 
@@ -269,13 +270,15 @@ def test_the_page_and_its_twin_say_the_same_in_a_bounded_number_of_statements(
         listed = api.client.get(red["url"].replace("/tests", "/tests.json")).json()
         assert len(listed["items"]) == red["value"] == 1, "the list has the tests that are counted"
         assert f'<a class="need v-error" href="/webhooks/{failing}">' in page
-        assert {cell["line"]["device"]["id"] for cell in twin["fleet"]["cells"]} == set(machines.values())
+        assert {cell["line"]["device"]["id"] for cell in twin["fleet"]["cells"]} == set(
+            machines.values()
+        )
         assert "<span>flagged host</span>" in page
         for shown in (page, api.client.get("/devices").text):
             assert "<bdi>&lt;lab&gt;</bdi>" in shown
             assert "flagged just now: &lt;forged&gt;" in shown
         assert twin["days"]["seeds"] == 4
-        assert [rate["name"] for rate in twin["rates"]] == ["now", "hour", "day"]
+        assert list(twin["rates"]) == ["now", "hour", "day"]
         assert datetime.fromisoformat(twin["at"]).tzinfo == UTC
 
 

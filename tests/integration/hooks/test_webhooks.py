@@ -21,7 +21,7 @@ from standardwebhooks import Webhook
 from api import JOB, SECRET, Api, in_process
 from gonogo_service.background.deliver import Deliver, events
 from gonogo_service.devices import store as devices
-from gonogo_service.flags import store as flags
+from gonogo_service.flags.api import FLAGS
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.outbox.model import OutboxRow
@@ -439,7 +439,7 @@ def test_every_kind_of_event_is_told_in_words(migrated_sqlite_url: str) -> None:
         assert run.status_code == 202, run.text
         with api.context.session() as session:
             finished(session)
-            (flag,) = flags.newest(session).items
+            (flag,) = FLAGS.page(session).items
             device(session)
             (stored_device,) = devices.list_(session, now=utcnow())
             of_flag = {"flag": flag.id}

@@ -13,7 +13,7 @@ import migrated_database
 import stored_jobs
 from gonogo.spec.canonical import key_of
 from gonogo_service.flags import evidence, suspects
-from gonogo_service.flags import store as flags
+from gonogo_service.flags.api import FLAGS
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import JobRow
 from job_flow import new_job, output, row
@@ -55,7 +55,7 @@ def of(seed: int, verdict: str, explanation: str, **outputs: dict[str, Any]) -> 
 
 def the_evidence(current: Session, job_id: str, kind: str) -> dict[str, Any]:
     """The evidence of a job's flag of a kind."""
-    by_kind = {flag.kind: flag.evidence for flag in flags.newest(current, job=job_id).items}
+    by_kind = {flag.kind: flag.evidence for flag in FLAGS.page(current, job=job_id).items}
     return by_kind[kind]
 
 

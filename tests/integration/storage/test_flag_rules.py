@@ -17,7 +17,9 @@ import migrated_database
 from gonogo.errors import FieldError
 from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo_service.flags import store as flags
-from gonogo_service.flags.model import FlagRow, FlagState
+from gonogo_service.flags.api import FLAGS
+from gonogo_service.flags.model import FlagRow
+from gonogo_service.flags.noun import FlagState
 from gonogo_service.flags.store import Outdated
 from gonogo_service.jobs import closing
 from gonogo_service.jobs import store as jobs
@@ -185,7 +187,7 @@ def test_the_open_ones_are_those_that_were_reopened_too(current: Session) -> Non
     current.flush()
 
     def listed(**filters: Any) -> set[str]:
-        return {flag.id for flag in flags.newest(current, **filters).items}
+        return {flag.id for flag in FLAGS.page(current, **filters).items}
 
     assert listed(state="open") == {reopened, opened}
     assert listed(state="resolved") == {resolved}

@@ -8,7 +8,7 @@ from gonogo.reports.reading import read
 from gonogo.reports.rows import rows_of
 from gonogo.spec.builds import Build
 from gonogo.spec.selections import Selection
-from gonogo_service.flags import store as flags
+from gonogo_service.flags.api import FLAGS
 from gonogo_service.jobs import imports
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import JobRow
@@ -44,7 +44,7 @@ def test_red_and_green_of_one_build_are_flaky_and_no_command_is_offered(database
             imported_jobs = [imported(session, number % 3 == 0) for number in range(6)]
         assert here.assess() == 6
         with engines.reading(here.engine) as session:
-            (flag,) = flags.newest(session, test=SUITE.key).items
+            (flag,) = FLAGS.page(session, test=SUITE.key).items
             assert selection_tests.census(session, imported_jobs[0]) == {
                 ("not_judged", "passed"): 1,
                 ("not_judged", "failed"): 1,

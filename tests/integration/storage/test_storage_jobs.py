@@ -17,8 +17,9 @@ from sqlalchemy.orm import Session
 import unchecked
 from gonogo_service.builds import store as builds
 from gonogo_service.devices import workers
-from gonogo_service.flags import store as flags
-from gonogo_service.flags.model import FlagRow, FlagState
+from gonogo_service.flags.api import FLAGS
+from gonogo_service.flags.model import FlagRow
+from gonogo_service.flags.noun import FlagState
 from gonogo_service.jobs import (
     artifacts,
     chunks,
@@ -286,7 +287,7 @@ def test_a_hollow_pass_opens_a_flag_with_evidence_and_the_command_that_shows_it(
     words = "dx: s2 is missing: explains 99.9 % of the misfit"
     assert (job.diagnosis.seed, job.diagnosis.words) == (1, words)
     with reading(engine) as current:
-        (flag,) = flags.newest(current, state="open").items
+        (flag,) = FLAGS.page(current, state="open").items
         assert [message.topic for message in outbox.due(current)] == [
             "flag.opened",
             "assess",
@@ -308,7 +309,7 @@ def test_a_hollow_pass_opens_a_flag_with_evidence_and_the_command_that_shows_it(
     )
     again = run(engine, [row(7, **hollow)])
     with reading(engine) as current:
-        (flag,) = flags.newest(current, kind="passes_by_tolerance").items
+        (flag,) = FLAGS.page(current, kind="passes_by_tolerance").items
         assert (flag.jobs, flag.first_job, flag.last_job, flag.state) == (
             2,
             job.id,
@@ -324,12 +325,12 @@ def test_a_resolved_flag_comes_back_as_reopened_and_is_announced_again(engine: E
     red = row(0, verdict="fail_by_tolerance")
     run(engine, [red])
     with session(engine) as current:
-        (flag,) = flags.newest(current).items
+        (flag,) = FLAGS.page(current).items
         assert flag.kind == "tolerance_too_tight"
         current.get_one(FlagRow, flag.id).state = FlagState.resolved
     run(engine, [red])
     with reading(engine) as current:
-        (flag,) = flags.newest(current, state="open").items
+        (flag,) = FLAGS.page(current, state="open").items
         assert flag.state == "reopened"
         assert (
             len([message for message in outbox.due(current) if message.topic == "flag.opened"]) == 2

@@ -13,8 +13,7 @@ from gonogo.flakiness.attribution import Attribution
 from gonogo.flakiness.grades import Grade
 from gonogo.flakiness.masking import BuildChange
 from gonogo.flakiness.samples import Sample
-from gonogo_service.flags import store as flags
-from gonogo_service.flags.api import FLAG_SUMMARY
+from gonogo_service.flags.api import FLAG_SUMMARY, FLAGS
 from gonogo_service.flags.evidence_kinds import ReadExtent
 from gonogo_service.kit import rows
 from gonogo_service.kit.answers import (
@@ -169,7 +168,7 @@ def show(context: Ctx, _who: Reader, key: str, place: Place) -> Any:
     """
     with context.reading() as session:
         test = require(session.get(TestSpecRow, key), "test", key)
-        raised = flags.newest(session, test=key, limit=MAX_FLAGS)
+        raised = FLAGS.page(session, test=key, limit=MAX_FLAGS)
         variants = place.variants(session, key)
         return rows.values(
             HISTORY,
