@@ -10,7 +10,7 @@ import numpy as np
 from gonogo.arithmetic.formats import Doubles, unit_roundoff
 from gonogo.graph.special import log_ndtr
 from gonogo.judgment.cells import Cells
-from gonogo.judgment.fits import Fit
+from gonogo.judgment.fits import Candidate, Output
 from gonogo.judgment.tolerance import Tolerance
 
 HEADROOM = 1.25
@@ -57,17 +57,18 @@ class Advice:
         )
 
 
-def advised(fit: Fit, today: Tolerance) -> Advice:
+def advised(output: Output, candidate: Candidate, today: Tolerance) -> Advice:
     """Return advice for an output that an arithmetic explains.
 
     A right kernel's last rounding is off by up to half a step. To that come the shift by what the
     arithmetic stores, slack, and noise.
 
     Args:
-        fit: the output beside the arithmetic's replay.
+        output: the output.
+        candidate: the arithmetic.
         today: the test's tolerance.
     """
-    cells, exact = fit.cells, fit.output.expected
+    cells, exact = output.cells(candidate), output.expected
     size, half, unit = np.abs(exact), cells.half, unit_roundoff(cells.form)
     largest = HEADROOM * float(np.abs(cells.values).max(initial=0.0))
     magnitude = 2.0 ** math.ceil(math.log2(largest)) if 0 < largest < math.inf else 1.0
@@ -79,7 +80,7 @@ def advised(fit: Fit, today: Tolerance) -> Advice:
     with np.errstate(divide="ignore", invalid="ignore"):
         relative = np.where(size > 0, np.maximum(worst - floor, 0.0) / size, 0.0)
     return Advice(
-        arithmetic=fit.candidate.program.label,
+        arithmetic=candidate.program.label,
         atol=magnitude / 2 * unit + float(moved.max(initial=0.0)),
         rtol=max(float(relative.max(initial=0.0)), unit),
         floor=floor,

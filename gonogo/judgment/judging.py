@@ -148,7 +148,7 @@ class _Tried:
 
     def __init__(self, output: Output) -> None:
         self.output = output
-        self._tries: list[tuple[Candidate, Fit]] = []
+        self._tries: list[Candidate] = []
         self._fits: list[Fit] = []
 
     def explained_by(self, tried: Iterable[Candidate]) -> bool:
@@ -159,7 +159,7 @@ class _Tried:
                 self._fits.append(self.output.fit(candidate))
                 if self.last.is_explained:
                     return True
-            self._tries.append((candidate, self.output.screen.fit(candidate)))
+            self._tries.append(candidate)
         return False
 
     @property
@@ -174,15 +174,16 @@ class _Tried:
 
     def fits(self) -> Iterator[Fit]:
         """Yield what each arithmetic gives for the whole output."""
-        return (self.output.fit(candidate) for candidate, _ in self._tries)
+        return (self.output.fit(candidate) for candidate in self._tries)
 
     @property
     def best(self) -> Fit:
         """The sharpest of those that miss few elements: the kernel's own, but for its fault."""
-        best, least = self._tries[0]
-        for candidate, fit in self._tries[1:]:
+        best, *others = self._tries
+        for candidate in others:
+            fit, least = (self.output.screen.fit(each) for each in (candidate, best))
             if fit.outside.sum() < FEWER * least.outside.sum():
-                best, least = candidate, fit
+                best = candidate
         return self.output.fit(best)
 
     @property

@@ -6,13 +6,15 @@ None of them says whether rounding explains an error; judging does.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from gonogo.arithmetic.formats import Doubles, round_to, step
 from gonogo.closeness import NEEDED_RTOLS, is_near_power, pcc_deficit
+from gonogo.judgment.blocks import ELEMENTS, in_threads
 from gonogo.judgment.cells import Mask
 from gonogo.judgment.tolerance import Tolerance
 
@@ -75,39 +77,102 @@ def statistics_of(
         outside: which elements are no rounding.
         tolerance: the test's.
     """
-    is_finite = np.isfinite(values)
-    nonfinite = int(np.count_nonzero(~is_finite & np.isfinite(raw)))
-    says = is_finite & np.isfinite(raw) & np.isfinite(exact)
-    if not says.any():
-        return Statistics(values.size, nonfinite)
-    given, reference, quantized = values[says], raw[says], exact[says]
-    error = given - reference
-    size, square = np.abs(error), float(np.square(error).sum())
-    with np.errstate(over="ignore"):
-        golden = round_to(reference, form)
-    distance = np.abs(given - golden) / step(golden, form)
-    ratios = [
-        None if tolerance is None else _largest(np.abs(given - right), tolerance.allowed(right))
-        for right in (reference, quantized)
-    ]
+    count = len(values) if values.ndim > 1 else 1
+    rows = max(ELEMENTS * count // max(values.size, 1), 1)
+
+    def part(at: int) -> _Part:
+        """Return the part of some rows: its arrays stay in a cache."""
+        some = slice(at * rows, (at + 1) * rows) if values.ndim > 1 else slice(None)
+        arrays = values[some], raw[some], exact[some], outside[some]
+        return _Part.of(*arrays, form, tolerance)
+
+    parts = in_threads(part, -(-count // rows))
+    sums, most = (np.array(each) for each in zip(*((p.sums, p.most) for p in parts), strict=True))
+    nonfinite, finite, size, square, of_reference, mismatches, outliers = sums.sum(axis=0)
+    if not finite:
+        return Statistics(values.size, int(nonfinite))
+    says = slice(None) if finite == values.size else _finite(values, raw, exact)
+    reference = raw[says]
+    distance = np.concatenate([part.distance for part in parts])
+    max_abs, ulp_max, *ratios = (float(each) for each in most[:, :4].max(axis=0))
+    needed = (float(each) for each in most[:, 4:].max(axis=0))
     return Statistics(
         count=values.size,
-        nonfinite=nonfinite,
-        max_abs=float(size.max()),
-        mean_abs=float(size.mean()),
-        rms=math.sqrt(square / size.size),
-        rel_frobenius=_quotient(math.sqrt(square), float(np.linalg.norm(reference))),
-        pcc_deficit=pcc_deficit(reference, error),
-        ulp_max=float(distance.max()),
+        nonfinite=int(nonfinite),
+        max_abs=max_abs,
+        mean_abs=float(size / finite),
+        rms=math.sqrt(square / finite),
+        rel_frobenius=_quotient(math.sqrt(square), math.sqrt(of_reference)),
+        pcc_deficit=pcc_deficit(reference, values[says] - reference),
+        ulp_max=ulp_max,
         ulp_p99=float(np.ceil(np.quantile(distance, 0.99, method="inverted_cdf"))),
-        mismatch_fraction=float((given != round_to(quantized, form)).mean()),
-        tolerance_ratio=ratios[0],
-        tolerance_ratio_quantized=ratios[1],
-        outliers=int(np.count_nonzero(outside[says] & is_near_power(given, quantized))),
-        needed_atol={
-            rtol: max(float((size - rtol * np.abs(reference)).max()), 0.0) for rtol in NEEDED_RTOLS
-        },
+        mismatch_fraction=float(mismatches / finite),
+        tolerance_ratio=None if tolerance is None else ratios[0],
+        tolerance_ratio_quantized=None if tolerance is None else ratios[1],
+        outliers=int(outliers),
+        needed_atol=dict(zip(NEEDED_RTOLS, needed, strict=True)),
     )
+
+
+def _finite(values: Doubles, raw: Doubles, exact: Doubles) -> Mask:
+    finite: Mask = np.isfinite(values) & np.isfinite(raw) & np.isfinite(exact)
+    return finite
+
+
+class _Part(NamedTuple):
+    """What some rows add to the statistics.
+
+    Attributes:
+        sums: of values that aren't finite and of those that are, of the errors' sizes and squares,
+            of the reference's squares, of mismatches and of outliers.
+        most: the largest error, distance, ratios to the tolerance, and needed absolute tolerances.
+        distance: in units in the last place.
+    """
+
+    sums: Sequence[float]
+    most: Sequence[float]
+    distance: Doubles
+
+    @classmethod
+    def of(
+        cls,
+        values: Doubles,
+        raw: Doubles,
+        exact: Doubles,
+        outside: Mask,
+        form: str,
+        tolerance: Tolerance | None,
+    ) -> _Part:
+        nonfinite = int(np.count_nonzero(~np.isfinite(values) & np.isfinite(raw)))
+        says = _finite(values, raw, exact)
+        if not says.all():
+            values, raw, exact, outside = values[says], raw[says], exact[says], outside[says]
+        error = np.abs(values - raw)
+        golden, size = round_to(raw, form), np.abs(raw)
+        distance = np.abs(values - golden) / step(golden, form)
+        ratios = [0.0, 0.0]
+        if tolerance is not None:
+            ratios = [
+                _largest(np.abs(values - right), tolerance.allowed(right)) for right in (raw, exact)
+            ]
+        return cls(
+            (
+                nonfinite,
+                values.size,
+                error.sum(),
+                np.square(error).sum(),
+                np.square(raw).sum(),
+                np.count_nonzero(values != round_to(exact, form)),
+                np.count_nonzero(outside & is_near_power(values, exact)),
+            ),
+            (
+                error.max(initial=0.0),
+                distance.max(initial=0.0),
+                *ratios,
+                *((error - rtol * size).max(initial=0.0) for rtol in NEEDED_RTOLS),
+            ),
+            distance.ravel(),
+        )
 
 
 def _quotient(over: float, under: float) -> float:
@@ -119,4 +184,4 @@ def _quotient(over: float, under: float) -> float:
 def _largest(size: Doubles, allowed: Doubles) -> float:
     """Return the largest quotient; 0 / 0 is 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return float(np.where(size == 0, 0.0, size / allowed).max())
+        return float(np.where(size == 0, 0.0, size / allowed).max(initial=0.0))

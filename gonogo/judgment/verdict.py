@@ -151,7 +151,7 @@ class Judgment:
         graph, form = self.graphs[answer.way], self.formats[output]
         kernel, expected = Kernel([graph], self.inputs), self.expected.get(output)
         beside = Output(kernel, output, self.values[output], form, given=expected)
-        return advised(beside.fit(Candidate(graph, answer.program)), today)
+        return advised(beside, Candidate(graph, answer.program), today)
 
     @property
     def message(self) -> str:
