@@ -16,13 +16,12 @@ from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo_dashboards.flags import flag_page
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import shape_of
-from gonogo_service.builds import entry_names
 from gonogo_service.flags import store
 from gonogo_service.flags.api import FLAGS
 from gonogo_service.flags.model import STATES
 from gonogo_service.flags.store import Outcome
 from gonogo_service.kit.database.encoding import timestamp
-from gonogo_service.tests import test_list
+from gonogo_service.tests import entry_names, test_list
 from gonogo_service.tests.variants import Variant, newest_builds
 
 FILTERS = ("kind", "state", "test", "owner", "build", "job")
@@ -123,7 +122,7 @@ def listed(
     newest = newest_builds(session, [Variant.of(flag) for flag in page.items])
     entries = entry_names.latest(session, keys)
     others = store.open_of_tests(session, keys)
-    waiting = store.open_by_kind(session)
+    waiting, _ = store.open_by_kind(session)
     return FlagsView(
         items=tuple(
             flag_page.line(

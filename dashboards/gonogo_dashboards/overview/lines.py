@@ -1,26 +1,23 @@
-"""Lines of the overview: what needs attention, open flags, last night's runs, queues and rates."""
+"""What needs attention: open flags, last night's runs, and the sentence where nothing does."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from gonogo import urls
+from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo_dashboards.devices.fleet import Fleet
 from gonogo_dashboards.flags import flag_page
 from gonogo_dashboards.kit import ranges, words
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.overview.numbers import NumberLine
-from gonogo_service.devices.periods import SeedRate
-from gonogo_service.flags.attention import Night, OpenFlags
+from gonogo_service.flags.attention import Night, OpenFlags, RedJob
 from gonogo_service.jobs.queue_estimate import QueueStatus
-from gonogo_service.kit.database.records import from_object
 from gonogo_service.tests.variants import Variant
 
-RED_SHOWN = 8
-HOLLOW = ("passes_by_tolerance", "fix_masked")
+HOLLOW = FlagKind.passes_by_tolerance, FlagKind.fix_masked
 
 
 @dataclass(frozen=True)
@@ -44,125 +41,62 @@ class FlagKindLine:
     The first `items` are still on the newest build. `gone` is the number of all that aren't.
     """
 
-    kind: str
-    kind_words: str
-    verdict: str
+    kind: FlagKind
     count: int
     gone: int
-    url: str
     items: tuple[Mapping[str, Any], ...]
     """Those of flag_page.line, with a `label` among the flags of the page, and whether `gone`."""
 
 
 @dataclass(frozen=True)
-class RedLine:
-    """A red job of last night's runs.
-
-    `new`: the test wasn't red the last time; `before` is its verdict then.
-    """
-
-    name: str
-    job_url: str
-    suite: str
-    run_url: str
-    build: str
-    verdict: str
-    new: bool
-    before: str | None
-    words: str
-
-
-@dataclass(frozen=True)
 class NightView:
-    """The runs of the last 24 hours: their number, new failures, and known failures."""
+    """The runs of the last 24 hours: their number, new failures, and that of known failures."""
 
     runs: int
     ended: int
-    runs_url: str
-    new: int
+    new: tuple[RedJob, ...]
     old: int
-    whole: bool
-    """False: there are more than were counted."""
-    items: tuple[RedLine, ...]
     words: str
 
 
 def flag_kinds(kinds: Sequence[OpenFlags], entries: Mapping[str, str]) -> tuple[FlagKindLine, ...]:
     """Return the open flags by kind; entries: suites' names for their tests."""
-    shown = [(shown_flag, shown_flag.flag) for kind in kinds for shown_flag in kind.latest]
+    shown = [one for kind in kinds for one in kind.latest]
     listed = [
-        Listed(shown_flag.test, entries.get(flag.test_key), place=Variant.of(flag).place)
-        for shown_flag, flag in shown
+        Listed(one.test, entries.get(one.flag.test_key), place=Variant.of(one.flag).place)
+        for one in shown
     ]
-    items: dict[str, list[Mapping[str, Any]]] = {}
-    for (shown_flag, flag), label in zip(shown, labels(listed), strict=True):
-        entry = entries.get(flag.test_key)
-        line = flag_page.line(flag, shown_flag.test, shown_flag.newest_build, entry)
+    items: dict[FlagKind, list[Mapping[str, Any]]] = {}
+    for one, label in zip(shown, labels(listed), strict=True):
+        flag = one.flag
+        line = flag_page.line(flag, one.test, one.newest_build, entries.get(flag.test_key))
         label = label or f"{flag.kernel} {line['shape']}"
-        items.setdefault(flag.kind, []).append({**line, "label": label, "gone": shown_flag.gone})
+        items.setdefault(flag.kind, []).append({**line, "label": label, "gone": one.gone})
     return tuple(
-        FlagKindLine(
-            kind=flags.kind.value,
-            kind_words=flags.kind.label,
-            verdict=flags.kind.mark,
-            count=flags.count,
-            gone=flags.gone,
-            url=urls.flags({"kind": flags.kind}),
-            items=tuple(items.get(flags.kind, ())),
-        )
+        FlagKindLine(flags.kind, flags.count, flags.gone, tuple(items.get(flags.kind, ())))
         for flags in kinds
     )
 
 
 def last_night(night: Night) -> NightView:
     """Return the runs of the last 24 hours."""
-    lines = [
-        from_object(
-            RedLine,
-            job,
-            job_url=urls.job(job.job),
-            run_url=urls.run(job.run),
-            words=job.words or "",
-        )
-        for job in night.red
-        if job.new
-    ]
-    new, old = len(lines), len(night.red) - len(lines)
+    new = tuple(job for job in night.red if job.new)
+    old = len(night.red) - len(new)
     text = "No suite ran in the last 24 hours"
     if night.runs:
         least = "" if night.whole else "at least "
         text = f"{words.count(night.runs, 'run')} in the last 24 hours, {night.ended} finished:"
-        text += f" {least}{words.count(new, 'new failure')}"
+        text += f" {least}{words.count(len(new), 'new failure')}"
         text += f", {old} that failed the last time too" if old else ""
         text += f", {night.suspect} at the edge of rounding (suspect)" if night.suspect else ""
-    shown = tuple(lines[:RED_SHOWN])
-    return NightView(night.runs, night.ended, urls.runs(), new, old, night.whole, shown, f"{text}.")
-
-
-def queue_line(status: QueueStatus, now: datetime) -> dict[str, Any]:
-    """Return a queue; `age` is that of its oldest waiting job, "" for none."""
-    oldest = status.oldest_at
-    age = "" if oldest is None else words.duration(max(0.0, (now - oldest).total_seconds()))
-    url = urls.jobs({"state": "queued"})
-    return {**vars(status), "stuck": status.stuck, "age": age, "url": url}
-
-
-def rate_line(name: str, rate: SeedRate) -> dict[str, Any]:
-    """Return how many seeds were stored in a window; "now" is the last minute or two."""
-    window = "now" if name == "now" else f"last {name}"
-    amount, unit = words.pace(rate.per_s)
-    # the devices' page shows the load of each in the last hour and the last day
-    url = urls.jobs({"state": "running"}) if name == "now" else urls.devices()
-    text = f"{window}: {words.number(amount)} seeds/{unit} ({words.count(rate.seeds, 'seed')})"
-    counted = {"seeds": rate.seeds, "window_s": rate.window_s, "per_s": rate.per_s}
-    return {"name": name, **counted, "amount": amount, "unit": unit, "url": url, "words": text}
+    return NightView(night.runs, night.ended, new, old, f"{text}.")
 
 
 def needs(
     flags: Sequence[FlagKindLine],
     night: NightView,
     fleet: Fleet,
-    queues: Sequence[Mapping[str, Any]],
+    queues: Sequence[QueueStatus],
     failing: Sequence[str],
     red: NumberLine,
     lost: Mapping[str, int],
@@ -184,11 +118,11 @@ def needs(
     candidates = (
         ("hollow", hollow, ("hollow pass", "hollow passes"), "pass_by_tolerance", "#flagged"),
         ("red", red.value, ("red test",), "fail", red.url),
-        ("failures", night.new, ("new failure",), "fail", "#night"),
+        ("failures", len(night.new), ("new failure",), "fail", "#night"),
         ("lost", sum(lost.values()), ("job without a result", "jobs without a result"), *of_lost),
         ("devices", len(fleet.trouble), ("device in trouble", "devices in trouble"), *trouble),
         ("hosts", len(fleet.flagged), ("flagged host",), "suspect", "#trouble"),
-        ("queues", sum(queue["stuck"] for queue in queues), ("stuck queue",), "hang", "#stuck"),
+        ("queues", sum(queue.stuck for queue in queues), ("stuck queue",), "hang", "#stuck"),
         ("webhooks", len(failing), ("failing webhook",), "error", webhook),
         ("flags", other, ("other new flag",), "suspect", "#flagged"),
     )

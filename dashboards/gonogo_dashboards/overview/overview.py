@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from functools import partial
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -29,15 +28,16 @@ from gonogo_dashboards.overview.lines import (
     NightView,
 )
 from gonogo_dashboards.overview.numbers import NumberLine
-from gonogo_service.builds import entry_names
 from gonogo_service.devices import history, periods
+from gonogo_service.devices.periods import SeedRate
 from gonogo_service.flags import attention
 from gonogo_service.jobs import queue_estimate
+from gonogo_service.jobs.queue_estimate import QueueStatus
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.states import FINAL_JOB
 from gonogo_service.overview import latest
 from gonogo_service.results import tallies
-from gonogo_service.tests import axis_changes, recent_days, standings
+from gonogo_service.tests import axis_changes, entry_names, recent_days, standings
 from gonogo_service.tests.axis_changes import DatedAnnotation
 from gonogo_service.tests.standings import Kind
 from gonogo_service.webhooks import store as webhooks
@@ -49,7 +49,6 @@ DAY_RANGES = ("7d", "30d", "90d")
 TESTS, BUILDS = 12, 20
 """Size of the compact matrix."""
 RUNNING, RECENT = 12, 8
-EVENTS_EVERY = timedelta(minutes=5)
 
 
 @dataclass
@@ -58,8 +57,6 @@ class Memory:
 
     totals: recent_days.Memory[Mapping[str, int]] = field(default_factory=recent_days.Memory)
     tests: standings.Memory = field(default_factory=standings.Memory)
-    changes: dict[str, tuple[datetime, list[DatedAnnotation]]] = field(default_factory=dict)
-    """By time range: when the changes on the axis of days were read, and they."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +76,10 @@ class OverviewView:
     acknowledged: int
     """Flags that somebody has acknowledged."""
     night: NightView
-    queues: tuple[Mapping[str, Any], ...]
+    queues: Sequence[QueueStatus]
     fleet: Fleet
-    rates: tuple[Mapping[str, Any], ...]
+    rates: Mapping[str, SeedRate]
+    """The seeds stored within windows, by name; "now" is the last minute or two."""
     days: Days
     day_events: tuple[AxisEvent, ...]
     """The changes on the axis of days."""
@@ -92,21 +90,6 @@ class OverviewView:
     empty: bool
     start: str
     at: str | None
-
-    @property
-    def findings(self) -> tuple[Mapping[str, Any], ...]:
-        """Return the latest flags of each kind that the newest build still has."""
-        return tuple(flag for kind in self.flags for flag in kind.items if not flag["gone"])
-
-    @property
-    def gone_count(self) -> int:
-        """Return the number of all open flags that were not found on a newer build."""
-        return sum(kind.gone for kind in self.flags)
-
-    @property
-    def gone(self) -> tuple[Mapping[str, Any], ...]:
-        """Return the latest flags of each kind that were not found on a newer build."""
-        return tuple(flag for kind in self.flags for flag in kind.items if flag["gone"])
 
 
 def overview(
@@ -132,8 +115,7 @@ def overview(
     )
     flags = lines.flag_kinds(unseen, entries)
     night = lines.last_night(attention.night(session, now=now))
-    statuses = queue_estimate.statuses(session, timeout_s=timeout_s, now=now)
-    queues = tuple(lines.queue_line(status, now) for status in statuses)
+    queues = queue_estimate.statuses(session, timeout_s=timeout_s, now=now)
     pulse = periods.pulse(session, now=now)
     devices = device_lines.lines(session, pulse, now, timeout_s)
     strip = fleet.fleet(devices, now, hosts.flagged(session, now))
@@ -144,7 +126,8 @@ def overview(
         default=DAYS,
         allowed=DAY_RANGES,
     )
-    changes = _changes(session, memory, period, now)
+    start = min(period.since or now, now - timedelta(days=numbers.SHOWN))
+    changes = axis_changes.since(session, start)
     tests = standings.by_day(session, memory.tests, days=numbers.SHOWN, now=now)
     of_tests = numbers.of_tests(tests, _by_day(changes, [day for day, _ in tests]))
     sick = history.sick_by_day(session, days=numbers.SHOWN, now=now)
@@ -174,7 +157,7 @@ def overview(
         night=night,
         queues=queues,
         fleet=strip,
-        rates=tuple(lines.rate_line(name, rate) for name, rate in pulse.rates.items()),
+        rates=pulse.rates,
         days=seeds,
         day_events=axis_events.of_days(
             [change for change in changes if change.at >= (period.since or now)],
@@ -187,18 +170,6 @@ def overview(
         start=commands.START,
         at=timestamp(now),
     )
-
-
-def _changes(
-    session: Session, memory: Memory, period: Range, now: datetime
-) -> list[DatedAnnotation]:
-    """Return the changes on both axes of days; they are read again after some minutes."""
-    read_at, changes = memory.changes.get(period.value, (None, []))
-    if read_at is None or not timedelta(0) <= now - read_at < EVENTS_EVERY:
-        start = min(period.since or now, now - timedelta(days=numbers.SHOWN))
-        changes = axis_changes.since(session, start)
-        memory.changes[period.value] = now, changes
-    return changes
 
 
 def _by_day(changes: list[DatedAnnotation], shown: list[date]) -> Mapping[date, str]:

@@ -12,7 +12,6 @@ from gonogo import urls
 from gonogo_dashboards.kit.navigation import Entry
 from gonogo_dashboards.kit.site import Site
 from gonogo_dashboards.tests import curve_charts, strip_charts, tail, test_list, test_page, waivers
-from gonogo_dashboards.tests.list_lines import TestLine
 
 NAVIGATION = (
     Entry("tests", "Tests", urls.TESTS, "Results", 2, ("test",)),
@@ -35,7 +34,7 @@ def add(site: Site) -> None:
     site.add_list(
         urls.TESTS,
         "tests/tests.html",
-        TestLine,
+        test_list.TestLine,
         test_list.listed,
         "Which tests need work?",
     )

@@ -1,23 +1,33 @@
-"""Read models of the list of tests: each with its last builds, its failure rates and its grades."""
+"""Read models of the list of tests: each with its last builds, its failure rates and its grade."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo_dashboards.kit import commands, ranges
-from gonogo_dashboards.tests.list_lines import TestLine, lines
+from gonogo.spec.executors import EMULATOR
+from gonogo_dashboards.kit import build_cells, commands, ranges, words
+from gonogo_dashboards.kit.build_cells import RecentBuilds
+from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
+from gonogo_dashboards.tests.test_page import badges
 from gonogo_service.kit.database.encoding import timestamp
-from gonogo_service.tests import standings, test_list
+from gonogo_service.kit.database.states import JobState
+from gonogo_service.tests import axis_changes, entry_names, recent_builds, standings, test_list
+from gonogo_service.tests.recent_builds import FailureRate
 from gonogo_service.tests.standings import Kind
-from gonogo_service.tests.test_list import TestFilter
+from gonogo_service.tests.test_list import TestFilter, TestRecord
+from gonogo_service.tests.variants import Variant
 
 FILTERS = ("kernel", "search", "standing", "sort", ranges.PARAMETER)
 SORTS = {test_list.ATTENTION: "Worst first", test_list.NEWEST: "Newest first"}
+BUILDS = 20
+"""The last builds that a row shows."""
+MAX_VARIANTS = 3
+"""The variants of a test whose last builds are read."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +42,40 @@ class Chip:
     sentence: str = ""
     count: int | None = None
     """The tests that a filter leaves; None for an order."""
+
+
+@dataclass(frozen=True)
+class TestLine:
+    """A test in the list; the verdict is that of the newest build of the variant that is shown."""
+
+    __test__ = False  # pytest: not a test case
+
+    key: str
+    url: str
+    kernel: str
+    shape: str
+    tolerance: str
+    details: str
+    """The suite's name for it, and its fields that differ from the default."""
+    where: str
+    """The variant that is shown: the one that needs attention most, else the one that ran last."""
+    others: int
+    """Its other variants."""
+    badges: tuple[str, ...]
+    recent: RecentBuilds
+    week: FailureRate
+    month: FailureRate
+    flags: int
+    verdict: str | None
+    verdict_job: str | None
+    verdict_build: str | None
+    hollow: bool
+    """Whether that build has hollow seeds, also besides a worse verdict."""
+    job: str | None
+    """The test's newest job, which may be of an older build or of a bisection."""
+    build: str | None
+    state: JobState | None
+    at: datetime | None
 
 
 @dataclass(frozen=True)
@@ -58,8 +102,7 @@ def listed(
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     if given.get("standing") not in tuple(Kind):
         given.pop("standing", None)
-    sort, kind = given.get("sort"), given.get("standing")
-    chosen_kind = Kind(kind) if kind else None
+    sort = given.get("sort")
     sort = sort if sort in test_list.SORTS else test_list.ATTENTION
 
     def address(name: str, value: str | None) -> str:
@@ -70,26 +113,26 @@ def listed(
     chosen = TestFilter(
         given.get("kernel"),
         given.get("search"),
-        chosen_kind,
+        Kind(given["standing"]) if "standing" in given else None,
         period.since,
         standings.read(session, since=start, every_build=in_days),
     )
     page = test_list.list_(session, chosen, sort=sort, limit=limit, cursor=cursor or None)
     counts = test_list.counts(session, chosen)
     return TestsView(
-        lines(session, page.items, chosen, now),
+        _lines(session, page.items, chosen, now),
         given,
         tuple(
             Chip(
-                each,
-                each.label,
-                each.mark,
-                address("standing", None if each is chosen_kind else each),
-                each is chosen_kind,
-                (in_days and each.in_days) or each.sentence,
-                counts[each],
+                kind,
+                kind.label,
+                kind.mark,
+                address("standing", None if kind is chosen.kind else kind),
+                kind is chosen.kind,
+                (in_days and kind.in_days) or kind.sentence,
+                counts[kind],
             )
-            for each in Kind
+            for kind in Kind
         ),
         tuple(
             Chip(
@@ -107,3 +150,76 @@ def listed(
         commands.START,
         timestamp(now),
     )
+
+
+def _lines(
+    session: Session, tests: Sequence[TestRecord], filters: TestFilter, now: datetime
+) -> tuple[TestLine, ...]:
+    """Return the lines of these tests; all that they show is read together."""
+    keys = {test.spec.key for test in tests}
+    entries = entry_names.latest(session, keys)
+    urgent = {
+        test.spec.key: sorted(test.variants, key=lambda one: _attention(one, test, filters))
+        for test in tests
+    }
+    candidates = [one for variants in urgent.values() for one in variants[-MAX_VARIANTS:]]
+    results = recent_builds.results(session, candidates, BUILDS, since=filters.since)
+    rates = recent_builds.failure_rates(session, keys, now)
+    shown: dict[str, Variant] = {}
+    for test in tests:
+        ran = [
+            (_attention(one, test, filters), max(build.at for build in results[one]), one)
+            for one in urgent[test.spec.key]
+            if results.get(one)
+        ]
+        if ran:
+            shown[test.spec.key] = max(ran)[-1]
+    strips = {key: build_cells.places(results[variant]) for key, variant in shown.items()}
+    changes = axis_changes.of_tests(session, strips)
+
+    def line(test: TestRecord) -> TestLine:
+        spec, job = test.spec, test.job
+        variant, of_test = shown.get(spec.key), changes.get(spec.key, ())
+        builds = results[variant] if variant else ()
+        last = next((build for build in reversed(builds) if build.verdict), None)
+        week, month = rates[variant] if variant in rates else (FailureRate(), FailureRate())
+        return TestLine(
+            key=spec.key,
+            url=urls.history(spec.key),
+            kernel=spec.kernel,
+            shape=shape_of(spec.test),
+            tolerance=tolerance_of(spec.test),
+            details=details_of(spec.test, entries.get(spec.key)),
+            where=words.variant_of(variant) if variant else "",
+            others=max(0, len(test.variants) - 1),
+            badges=badges(test.grades[variant]) if variant in test.grades else (),
+            recent=build_cells.recent(builds, of_test),
+            week=week,
+            month=month,
+            flags=test.open_flags,
+            verdict=last.verdict if last else None,
+            verdict_job=last.job if last else None,
+            verdict_build=last.build if last else None,
+            hollow=last is not None and last.hollow > 0,
+            job=job.id if job else None,
+            build=job.build if job else None,
+            state=job.state if job else None,
+            at=job.created_at if job else None,
+        )
+
+    return tuple(map(line, tests))
+
+
+def _attention(
+    variant: Variant, test: TestRecord, filters: TestFilter
+) -> tuple[bool, bool, int, bool]:
+    """Return how much a variant needs attention, as the list's filter and its order see it.
+
+    The emulator's builds, which are no series, come last.
+    """
+    kind, grade, in_series = filters.kind, test.grades.get(variant), variant.branch != EMULATOR
+    counts = kind is not None and getattr(filters.standings.get(variant), kind, False)
+    if grade is None:
+        return counts, False, 0, in_series
+    graded = kind in (grade.stability, grade.sharpness) or (kind is Kind.hollow and grade.hollow)
+    return counts, graded, grade.rank, in_series

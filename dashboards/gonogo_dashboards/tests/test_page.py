@@ -33,14 +33,13 @@ from gonogo_dashboards.tests import advice, error_curve
 from gonogo_dashboards.tests import strip as strips
 from gonogo_dashboards.tests import tail as tails
 from gonogo_dashboards.tests.waivers import waivers_of_test
-from gonogo_service.builds import entry_names
 from gonogo_service.flags.api import FLAGS
 from gonogo_service.gauges import store as gauges
 from gonogo_service.jobs import store as stored_jobs
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.results import arithmetics
 from gonogo_service.results import worst as worst_seeds
-from gonogo_service.tests import assessments, axis_changes, trends
+from gonogo_service.tests import assessments, axis_changes, entry_names, trends
 from gonogo_service.tests.axis_changes import AxisPlace
 from gonogo_service.tests.build_series import Over, by_place
 from gonogo_service.tests.model import TestSpecRow

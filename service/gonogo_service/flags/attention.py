@@ -20,7 +20,6 @@ from gonogo.spec.verdicts import WORST_FIRST, Verdict
 from gonogo_service.bisections.model import ProbeRow
 from gonogo_service.flags import store
 from gonogo_service.flags.model import OPEN, FlagRow
-from gonogo_service.flags.noun import FlagState
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.ids import floor
 from gonogo_service.kit.database.states import LISTED_KINDS, JobState
@@ -106,8 +105,7 @@ def open_flags(session: Session, *, latest: int) -> tuple[list[OpenFlags], int]:
     Each kind has its `latest` flags that the newest build still has, and as many that it doesn't
     have any more.
     """
-    counts = store.open_by_kind(session)
-    acknowledged = select(func.count()).where(FlagRow.state == FlagState.acknowledged)
+    counts, acknowledged = store.open_by_kind(session)
     newest: dict[Variant, str] = {}
     # split before they are cut, so that old flags never hide behind new ones
     ids: dict[tuple[FlagKind, bool], list[str]] = {}
@@ -138,7 +136,7 @@ def open_flags(session: Session, *, latest: int) -> tuple[list[OpenFlags], int]:
         )
         for kind, number in counts.items()
     ]
-    return kinds, session.scalar(acknowledged) or 0
+    return kinds, acknowledged
 
 
 def night(session: Session, *, now: datetime) -> Night:

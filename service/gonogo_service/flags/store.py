@@ -6,6 +6,7 @@ ones also go into the audit log, openings and resolutions into the outbox.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -64,11 +65,17 @@ def get(session: Session, flag_id: str) -> FlagRow | None:
     return session.get(FlagRow, flag_id) if is_id(flag_id) else None
 
 
-def open_by_kind(session: Session) -> dict[FlagKind, int]:
-    """Return the number of open flags by kind, in the order of triage, without zeros."""
-    query = select(FlagRow.kind, func.count()).where(FlagRow.state.in_(OPEN)).group_by(FlagRow.kind)
-    counts = dict(session.execute(query).all())
-    return {kind: counts[kind] for kind in FlagKind if kind in counts}
+def open_by_kind(session: Session) -> tuple[dict[FlagKind, int], int]:
+    """Return the number of open flags by kind, in the order of triage, and of acknowledged ones."""
+    states = FlagRow.state.in_((*OPEN, FlagState.acknowledged))
+    query = select(FlagRow.kind, FlagRow.state, func.count()).where(states)
+    counts, acknowledged = Counter[FlagKind](), 0
+    for kind, state, number in session.execute(query.group_by(FlagRow.kind, FlagRow.state)):
+        if state is FlagState.acknowledged:
+            acknowledged += number
+        else:
+            counts[kind] += number
+    return {kind: counts[kind] for kind in FlagKind if kind in counts}, acknowledged
 
 
 def open_total(session: Session) -> int:

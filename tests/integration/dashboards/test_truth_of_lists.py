@@ -128,7 +128,7 @@ def test_the_last_verdict_is_that_of_the_newest_build_and_not_of_the_newest_job(
     assess(migrated_sqlite_url)
     (line,) = api.client.get("/tests.json").json()["items"]
     assert (line["verdict"], line["verdict_build"]) == ("pass", "b2")
-    assert line["verdict_url"] == f"/jobs/{newest.id}"
+    assert line["verdict_job"] == newest.id
     assert "newest job:" not in api.client.get("/tests").text, "it is finished: nothing to say"
     assert api.client.get("/tests.json?standing=red").json()["items"] == []
     with api.context.session() as session:
