@@ -17,10 +17,9 @@ from gonogo_dashboards.kit.list_view import ListView, list_of
 from gonogo_service.bisections import store
 from gonogo_service.bisections.api import BISECTIONS, LISTED, PROBE
 from gonogo_service.bisections.model import BisectionRow
-from gonogo_service.builds import entry_names
 from gonogo_service.kit import rows
 from gonogo_service.kit.database.encoding import timestamp
-from gonogo_service.tests import axis_changes
+from gonogo_service.tests import axis_changes, entry_names
 from gonogo_service.tests.axis_changes import AxisPlace
 
 LATEST = 100

@@ -19,10 +19,9 @@ from gonogo_dashboards.kit.evidence_view import percent
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import details_of, tolerance_of
 from gonogo_dashboards.kit.ranges import Choice
-from gonogo_service.builds import entry_names
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.results import tallies
-from gonogo_service.tests import matrices, recent_builds, test_list
+from gonogo_service.tests import entry_names, matrices, recent_builds, test_list
 from gonogo_service.tests.model import TestSpecRow
 from gonogo_service.tests.recent_builds import BuildResult
 from gonogo_service.tests.variants import Variant, variants_of_all

@@ -17,7 +17,6 @@ from gonogo_dashboards.devices.lines import DeviceLine, line_of
 from gonogo_dashboards.kit import axis_events, evidence_view, ranges, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
-from gonogo_service.builds import entry_names
 from gonogo_service.devices import history as stored_history
 from gonogo_service.devices import periods, store
 from gonogo_service.devices.heartbeats import BUNDLE
@@ -26,7 +25,7 @@ from gonogo_service.hosts import store as stored_hosts
 from gonogo_service.jobs import store as stored_jobs
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.states import DeviceState
-from gonogo_service.tests import axis_changes
+from gonogo_service.tests import axis_changes, entry_names
 
 _FACTS = (("serial", "serial"), ("pci", "PCI address"), ("driver", "driver"), ("source", "source"))
 RANGES = ("7d", "30d", "90d")

@@ -16,7 +16,6 @@ from gonogo_dashboards.kit.build_cells import RecentBuilds
 from gonogo_dashboards.kit.evidence_view import EvidenceView
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, source_url, tolerance_of
 from gonogo_dashboards.kit.tolerance_advice import Advice
-from gonogo_service.builds import entry_names
 from gonogo_service.flags import store
 from gonogo_service.flags.api import COMPUTED
 from gonogo_service.flags.model import FlagChangeRow, FlagRow
@@ -24,7 +23,7 @@ from gonogo_service.flags.noun import ACKNOWLEDGED_FOR, FlagState
 from gonogo_service.kit import rows
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.people import store as tokens
-from gonogo_service.tests import axis_changes, recent_builds, test_list
+from gonogo_service.tests import axis_changes, entry_names, recent_builds, test_list
 from gonogo_service.tests.variants import Variant, newest_builds
 
 BUILDS = 40

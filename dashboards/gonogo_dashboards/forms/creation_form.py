@@ -14,10 +14,9 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo.spec.selections import is_selection
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
-from gonogo_service.builds import entry_names
 from gonogo_service.kit.database.encoding import encode, timestamp
 from gonogo_service.suites import store as suites
-from gonogo_service.tests import matrices
+from gonogo_service.tests import entry_names, matrices
 from gonogo_service.tests.model import TestSpecRow
 
 MAX_CHARS = 20_000

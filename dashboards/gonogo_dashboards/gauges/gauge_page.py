@@ -17,12 +17,12 @@ from gonogo_dashboards.gauges.report_rows import ReportView
 from gonogo_dashboards.kit import commands, words
 from gonogo_dashboards.kit.list_view import ListView, list_of
 from gonogo_dashboards.kit.tolerance_advice import with_tolerance
-from gonogo_service.builds import entry_names
 from gonogo_service.gauges import store
 from gonogo_service.gauges.api import GAUGES, LISTED
 from gonogo_service.gauges.model import GaugeRow
 from gonogo_service.kit import rows
 from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.tests import entry_names
 
 SENTENCES: Mapping[Sharpness | None, str] = {
     Sharpness.sharp: "Every mutant whose fault can show failed on every seed.",

@@ -12,9 +12,9 @@ from gonogo import urls
 from gonogo_dashboards.kit import commands, ranges
 from gonogo_dashboards.kit.list_rows import job_line
 from gonogo_dashboards.kit.list_view import ListView
-from gonogo_service.builds import entry_names
 from gonogo_service.jobs import store
 from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.tests import entry_names
 
 FILTERS = ("state", "verdict", "build", "test", "label", "owner")
 

@@ -31,13 +31,13 @@ from gonogo_dashboards.jobs.selection_tests import Part, TestsView
 from gonogo_dashboards.kit import build_cells, comparators_view, words
 from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
-from gonogo_service.builds import entry_names
 from gonogo_service.devices.store import TIMEOUT_S
 from gonogo_service.jobs import artifacts, job_attempts, queue_estimate, queues, store
 from gonogo_service.jobs.model import ArtifactRow, AttemptRow
 from gonogo_service.jobs.values import SeedDecision, SuspectSeeds
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
+from gonogo_service.tests import entry_names
 
 FIRST_TESTS = Part()
 

@@ -13,8 +13,7 @@ from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.build_cells import HOLLOW, LOST, RED, verdict_of
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import Count, counts, details_of, shape_of, tolerance_of
-from gonogo_service.builds import entry_names
-from gonogo_service.tests import matrices
+from gonogo_service.tests import entry_names, matrices
 from gonogo_service.tests.matrices import BuildRecord, CellPlace, Place
 from gonogo_service.tests.model import TestSpecRow
 

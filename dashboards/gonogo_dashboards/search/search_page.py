@@ -11,9 +11,9 @@ from gonogo import urls
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import details_of, tolerance_of
 from gonogo_dashboards.kit.navigation import Group
-from gonogo_service.builds import entry_names
 from gonogo_service.overview import search
 from gonogo_service.overview.search import Hits
+from gonogo_service.tests import entry_names
 
 LIMIT = 6
 """Results of each kind."""

@@ -161,33 +161,3 @@ class CiRuleRow(Versioned):
     def rule(self) -> Rule:
         """Return the rule itself."""
         return Rule.parse(self.content)
-
-    @property
-    def description(self) -> str:
-        """Return what it is for."""
-        return str(self.content.get("description", ""))
-
-    @property
-    def enabled(self) -> bool:
-        """Return whether it starts anything."""
-        return bool(self.content.get("enabled", True))
-
-    @property
-    def events(self) -> list[Any]:
-        """Return the events that it matches."""
-        return list(self.content["events"])
-
-    @property
-    def repositories(self) -> list[str]:
-        """Return the names and patterns of its repositories."""
-        return list(self.content["repositories"])
-
-    @property
-    def suites(self) -> int:
-        """Return the number of suites that it starts."""
-        return len(self.content.get("suites") or ())
-
-    @property
-    def gauges(self) -> int:
-        """Return the number of gauges that it starts."""
-        return len(self.content.get("gauges") or ())

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import Field
+from sqlalchemy.orm import Session
 
 from gonogo.ci.rules import Event
 from gonogo.spec.validation import distinct
@@ -34,11 +35,21 @@ SUMMARY = rows.extended_answer(
 RULE = rows.extended_answer(
     CiRuleRow, "RuleOut", content=Annotated[dict[str, Any], Documented(RuleIn)]
 )
+
+
+def _line(_context: Any, _session: Session, row: CiRuleRow) -> dict[str, Any]:
+    rule = row.rule
+    counts = {"suites": len(rule.suites), "gauges": len(rule.gauges)}
+    names = ("description", "enabled", "events", "repositories")
+    return rows.values(SUMMARY, row, **{name: getattr(rule, name) for name in names}, **counts)
+
+
 RULES = Resource(
     rules_noun.RULES,
     CiRuleRow,
     answer=RULE,
     line=SUMMARY,
+    show_line=_line,
     audited=("version",),
 )
 router = RULES.router

@@ -10,12 +10,11 @@ from sqlalchemy import Engine, Select, Text, event, func, select, text
 
 import nightly_history
 import stored_jobs
-from gonogo_service.builds import entry_names
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database import engine as engines
 from gonogo_service.kit.database.columns import IdType
 from gonogo_service.kit.database.each import Given, among, of_each
-from gonogo_service.tests import recent_builds, variants
+from gonogo_service.tests import entry_names, recent_builds, variants
 from gonogo_service.tests.variants import Variant
 
 LINES = ("main", "release", "topic")
