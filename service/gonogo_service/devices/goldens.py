@@ -53,30 +53,6 @@ class ReportOutcome:
     """Devices from which a canary was requested."""
 
 
-@dataclass(frozen=True)
-class _Canary:
-    """A passed canary of a report."""
-
-    host: str
-    executor: str
-    build: str
-    arch: str
-    outputs: Mapping[str, str]
-
-    @property
-    def key(self) -> dict[str, str]:
-        return {name: getattr(self, name) for name in _KEY}
-
-    @property
-    def subject(self) -> str:
-        """Its key as the audit log names it."""
-        return f"{self.host}/{self.executor}/{self.build}/{self.arch}"
-
-    @property
-    def digest(self) -> str:
-        return " ".join(f"{name}={value}" for name, value in sorted(self.outputs.items()))
-
-
 def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> ReportOutcome:
     """Record a worker's report on its device (see `heartbeats.report`).
 
@@ -85,64 +61,59 @@ def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> Repor
     IntegrityError if two first canaries arrive at the same time: try again.
     """
     device, evidence = str(body.get("device")), dict(body.get("evidence") or {})
-    digests = {str(name): str(value) for name, value in dict(evidence.get("digests") or {}).items()}
-    place = session.execute(
-        select(DeviceRow.host, DeviceRow.arch).where(DeviceRow.device == device)
-    ).one_or_none()
+    outputs = {str(name): str(value) for name, value in dict(evidence.get("digests") or {}).items()}
+    kind = select(DeviceRow.host, DeviceRow.arch).where(DeviceRow.device == device)
+    place = session.execute(kind).one_or_none()
     build, health = str(evidence.get("canary") or ""), body.get("health")
-    if place is None or not (health == DeviceHealth.good and build and digests):
+    if place is None or not (health == DeviceHealth.good and build and outputs):
         changed = heartbeats.report(session, body, now=now)
         if place is not None and health == DeviceHealth.bad and build:
             periods.record_canary(session, device, CanaryOutcome.failed, now=now)
         return ReportOutcome(changed)
-    canary = _Canary(place.host, str(evidence.get("executor") or ""), build, place.arch, digests)
+    key = {"executor": str(evidence.get("executor") or ""), "build": build, "arch": place.arch}
     # The golden row is locked before any device.
-    golden_row = session.get(
-        GoldenRow,
-        {"host": canary.host, **canary.key},
-        with_for_update=True,
-        populate_existing=True,
-    )
+    of_host = {"host": place.host, **key}
+    golden_row = session.get(GoldenRow, of_host, with_for_update=True, populate_existing=True)
     changed = heartbeats.report(session, body, now=now)
-    row = changes.locked(session, device)
-    assert row is not None
-    may_tell = changes.has_room(session, row, "health", now=now)
-    is_new = _store(session, row, canary, heartbeats.canary_time(body, now), may_tell)
-    if is_new is None or row.health not in COUNTED:
+    here = changes.locked(session, device)
+    assert here is not None
+    may_tell = changes.has_room(session, here, "health", now=now)
+    digest = " ".join(f"{name}={value}" for name, value in sorted(outputs.items()))
+    at = heartbeats.canary_time(body, now)
+    is_new = _store(session, here, key, digest, at, may_tell)
+    if is_new is None or here.health not in COUNTED:
         return ReportOutcome(changed)
-    rows = _present(session, canary, row)
-    before = None
-    if golden_row is not None:
-        givers = golden_row.first_device, golden_row.second_device
-        before = Golden(golden_row.digest, *givers)
-    finding = golden.judge(
-        before,
-        [
-            CanaryResult(device_row.device, given.digest, given.since, given.at)
-            for device_row, given in rows
-        ],
-    )
+    rows = _present(session, key, here)
+    given = [
+        CanaryResult(row.device, canary.digest, canary.since, canary.at) for row, canary in rows
+    ]
+    finding = golden.judge(None if golden_row is None else golden_row.known, given)
     known = finding.golden
     assert known is not None
+    differs = known.digest != digest
+
+    def tell(text: str) -> None:
+        about = asdict(CanaryDifference(build, place.arch, outputs, known.digest))
+        health = here.health
+        changes.note(session, here, "health", health, health, ACTOR, text, about, now=now)
+
     if finding.change is not None:
         if not may_tell:
             return ReportOutcome(changed)
-        _store_golden(session, canary, golden_row, finding, now)
-        text = f"the golden bits of {canary.subject} are {finding.change} with its canary"
-        _note(session, row, canary, known, text, now)
-    differs = known.digest != canary.digest
+        subject = "/".join(of_host.values())
+        _store_golden(session, golden_row or GoldenRow(**of_host), subject, finding, now)
+        tell(f"the golden bits of {subject} are {finding.change} with its canary")
     outcome = CanaryOutcome.golden if known.second is not None else CanaryOutcome.first
     periods.record_canary(session, device, CanaryOutcome.differs if differs else outcome, now=now)
     requested: tuple[str, ...] = ()
     if is_new and differs:
         if may_tell:
-            _note(session, row, canary, known, _difference(known, digests), now)
+            tell(_difference(known, outputs))
         is_excused = device in finding.excused
-        if known.second is not None and not is_excused and row.health is DeviceHealth.good:
-            requested = _request_canaries(rows, row, known)
+        if known.second is not None and not is_excused and here.health is DeviceHealth.good:
+            requested = _request_canaries(rows, here, known)
     excused = _excuse(session, rows, finding, now)
-    suspected = _accuse(session, canary, rows, finding, now)
-    return ReportOutcome(changed, suspected, excused, requested)
+    return ReportOutcome(changed, _accuse(session, rows, finding, now), excused, requested)
 
 
 def forget(session: Session) -> None:
@@ -163,24 +134,19 @@ def forget(session: Session) -> None:
     )
 
 
-def _note(
-    session: Session, row: DeviceRow, canary: _Canary, known: Golden, text: str, now: datetime
-) -> None:
-    """Add a sentence about a device's canary to its history."""
-    evidence = CanaryDifference(canary.build, canary.arch, dict(canary.outputs), known.digest)
-    changes.note(
-        session, row, "health", row.health, row.health, ACTOR, text, asdict(evidence), now=now
-    )
-
-
 def _store(
-    session: Session, device: DeviceRow, canary: _Canary, at: datetime, may_tell: bool
+    session: Session,
+    device: DeviceRow,
+    key: Mapping[str, str],
+    digest: str,
+    at: datetime,
+    may_tell: bool,
 ) -> bool | None:
     """Store a canary; return whether its digest is new for the device.
 
     It is None if a later canary is already stored, and for another build's without room for it.
     """
-    row = session.get(CanaryRow, {"device_id": device.id, **canary.key})
+    row = session.get(CanaryRow, {"device_id": device.id, **key})
     if row is None:
         if not may_tell:
             return None
@@ -188,19 +154,19 @@ def _store(
         latest = select(table).where(table.device_id == device.id).order_by(table.at.desc())
         for oldest in session.scalars(latest.offset(MAX_CANARIES - 1)):
             session.delete(oldest)
-        row = CanaryRow(device_id=device.id, **canary.key, digest="", since=at, at=at)
+        row = CanaryRow(device_id=device.id, **key, digest="", since=at, at=at)
         session.add(row)
     if at < row.at:
         return None
-    is_new = canary.digest != row.digest
+    is_new = digest != row.digest
     if is_new:
-        row.digest, row.since, row.accused = canary.digest, at, False
+        row.digest, row.since, row.accused = digest, at, False
     row.at = at
     session.flush()
     return is_new
 
 
-def _present(session: Session, canary: _Canary, here: DeviceRow) -> Rows:
+def _present(session: Session, key: Mapping[str, str], here: DeviceRow) -> Rows:
     """Return the canaries that count: of the host's devices that are online and may work.
 
     The reporting device is always included.
@@ -208,8 +174,8 @@ def _present(session: Session, canary: _Canary, here: DeviceRow) -> Rows:
     query = (
         select(DeviceRow, CanaryRow)
         .join(CanaryRow, CanaryRow.device_id == DeviceRow.id)
-        .where(*(getattr(CanaryRow, name) == value for name, value in canary.key.items()))
-        .where(DeviceRow.host == canary.host)
+        .where(*(getattr(CanaryRow, name) == value for name, value in key.items()))
+        .where(DeviceRow.host == here.host)
         .where(DeviceRow.health.in_(COUNTED), DeviceRow.online | (DeviceRow.id == here.id))
         .order_by(DeviceRow.id)
     )
@@ -217,26 +183,19 @@ def _present(session: Session, canary: _Canary, here: DeviceRow) -> Rows:
 
 
 def _store_golden(
-    session: Session, canary: _Canary, row: GoldenRow | None, finding: Finding, now: datetime
+    session: Session, row: GoldenRow, subject: str, finding: Finding, now: datetime
 ) -> None:
     """Store the new golden digest, and add it to the audit log."""
-    known = finding.golden
+    known, before = finding.golden, row.digest
     assert known is not None
-    before = None if row is None else row.digest
-    if row is None:
-        row = GoldenRow(host=canary.host, **canary.key)
-        session.add(row)
     row.digest, row.first_device, row.second_device = known.digest, known.first, known.second
     row.confirmed_at = now if known.second is not None else None
+    session.add(row)
     session.flush()
     devices = [device for device in (known.first, known.second) if device is not None]
-    audit.record(
-        session,
-        actor=ACTOR,
-        action=f"golden.{finding.change}",
-        subject=canary.subject,
-        detail={"digest": known.digest, "before": before, "devices": devices},
-    )
+    detail = {"digest": known.digest, "before": before, "devices": devices}
+    action = f"golden.{finding.change}"
+    audit.record(session, actor=ACTOR, action=action, subject=subject, detail=detail)
 
 
 def _difference(known: Golden, outputs: Mapping[str, str]) -> str:
@@ -267,28 +226,21 @@ def _request_canaries(rows: Rows, here: DeviceRow, known: Golden) -> tuple[str, 
     return tuple(device.device for device in others)
 
 
-def _accuse(
-    session: Session, canary: _Canary, rows: Rows, finding: Finding, now: datetime
-) -> dict[str, str]:
+def _accuse(session: Session, rows: Rows, finding: Finding, now: datetime) -> dict[str, str]:
     """Mark accused devices as suspect, once per digest; return {device: reason}.
 
     So a person's decision to set such a device back to good stands.
     """
     assert finding.golden is not None
-    by_name = {device.device: stored for device, stored in rows}
+    by_name = {device.device: canary for device, canary in rows}
     suspected: dict[str, str] = {}
-    for accusation in finding.accused:
-        stored, witness = by_name[accusation.device], accusation.witness
-        evidence = asdict(
-            CanaryAccusation(
-                canary.build, canary.arch, stored.digest, finding.golden.digest, witness
-            )
-        )
-        if not stored.accused and changes.suspect(
-            session, accusation.device, accusation.words, evidence, now=now
-        ):
-            stored.accused = True
-            suspected[accusation.device] = accusation.words
+    for accused in finding.accused:
+        canary, reason = by_name[accused.device], accused.words
+        digests = canary.digest, finding.golden.digest
+        about = asdict(CanaryAccusation(canary.build, canary.arch, *digests, accused.witness))
+        if not canary.accused and changes.suspect(session, accused.device, reason, about, now=now):
+            canary.accused = True
+            suspected[accused.device] = reason
     session.flush()
     return suspected
 

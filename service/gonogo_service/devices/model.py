@@ -10,6 +10,7 @@ from pydantic import ConfigDict
 from sqlalchemy import BigInteger, ForeignKey, Index, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from gonogo.devices.golden import Golden
 from gonogo.devices.suspicion import Suspicion
 from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.database.columns import INTERNAL, IdType, JsonType, Stored, WordOf
@@ -131,6 +132,11 @@ class GoldenRow(Base):
     first_device: Mapped[str]
     second_device: Mapped[str | None]
     confirmed_at: Mapped[datetime | None]
+
+    @property
+    def known(self) -> Golden:
+        """Return the digest and the devices that gave it."""
+        return Golden(self.digest, self.first_device, self.second_device)
 
 
 class CanaryRow(Base):
