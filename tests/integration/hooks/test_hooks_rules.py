@@ -16,8 +16,7 @@ from pydantic import SecretStr
 from typer.testing import CliRunner
 
 from api import Api, on_port
-from github import TOKEN
-from github_hooks import HookedGitHub
+from github import TOKEN, GitHubServer
 from gonogo import settings as configuration
 from gonogo.ci.events import CommitEvent, from_ci
 from gonogo.ci.rules import Rule
@@ -151,20 +150,20 @@ def test_the_examples_of_the_document_are_taken(lite: Api) -> None:
 
 
 @pytest.fixture(scope="module")
-def hooked() -> Iterator[HookedGitHub]:
-    server = HookedGitHub()
+def hooked() -> Iterator[GitHubServer]:
+    server = GitHubServer()
     yield server
     server.close()
 
 
 @pytest.fixture
-def at_github(hooked: HookedGitHub) -> HookedGitHub:
+def at_github(hooked: GitHubServer) -> GitHubServer:
     hooked.clear()
     return hooked
 
 
 def test_the_paths_of_a_pull_request_are_asked_for_where_a_rule_wants_them(
-    lite: Api, at_github: HookedGitHub
+    lite: Api, at_github: GitHubServer
 ) -> None:
     store_rule(lite, paths=["ttnn/**"])
     token = {"github_url": at_github.url, "github_token": SecretStr(TOKEN)}

@@ -3,24 +3,19 @@ tokens and fields as GitHub is, and keeps what it is told."""
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
-
-from github_fields import Problem, actions, address, comment_text, require, text
+import jwt
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 REPOSITORY = "lab/kernels"
 TOKEN = "ghp_a_token_of_the_tests"
@@ -28,17 +23,9 @@ APP = "4711"
 INSTALLATION = 99
 LOGIN = "gonogo"
 STATES = {"error", "failure", "pending", "success"}
-CONCLUSIONS = {
-    "action_required",
-    "cancelled",
-    "failure",
-    "neutral",
-    "success",
-    "skipped",
-    "stale",
-    "timed_out",
-}
+CONCLUSIONS = {"action_required", "cancelled", "failure", "neutral", "success", "skipped"}
 LEVELS = {"notice", "warning", "failure"}
+FORM = ("application/vnd.github+json", "2022-11-28")
 
 
 @dataclass(frozen=True)
@@ -61,6 +48,31 @@ class RecordedRequest:
     body: Any
 
 
+class Problem(Exception):
+    """An answer of 400 and more."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
+
+
+def check(right: object, message: str) -> None:
+    """Refuse a field that is not as the API wants it."""
+    if not right:
+        raise Problem(422, f"Validation Failed: {message}")
+
+
+def texts(body: Mapping[str, Any], most: Mapping[str, int], *, needed: Iterable[str] = ()) -> None:
+    """Check the texts of an object, by the number of their characters."""
+    for name, length in most.items():
+        value = body.get(name)
+        check(value or name not in needed, f"{name} wasn't supplied")
+        check(value is None or len(value) <= length, f"{name} has more than {length} characters")
+    for name in ("target_url", "details_url"):
+        value = body.get(name, "https://")
+        check(urlsplit(value).scheme in ("http", "https"), f"{name} must use http(s) scheme")
+
+
 @lru_cache(maxsize=1)
 def app_key() -> rsa.RSAPrivateKey:
     """The App's key: to make one takes longer than most tests."""
@@ -69,7 +81,7 @@ def app_key() -> rsa.RSAPrivateKey:
 
 class GitHubServer:
     """Serves one repository. `installed`: whether the App is; `most`: the longest page, so that a
-    few items make several."""
+    few items make several; `files`: the paths of every pull request."""
 
     def __init__(self) -> None:
         self.key = app_key()
@@ -91,7 +103,7 @@ class GitHubServer:
             def do_GET(self) -> None:
                 github._serve(self)
 
-            do_POST = do_PATCH = do_PUT = do_DELETE = do_GET
+            do_POST = do_PATCH = do_GET
 
             def log_message(self, *_: Any) -> None:
                 pass
@@ -109,6 +121,7 @@ class GitHubServer:
         self.commits: set[str] = set()
         self.pull_requests: set[int] = set()
         self.pulls: list[dict[str, Any]] = []
+        self.files: list[str] = []
         self.statuses: list[dict[str, Any]] = []
         self.checks: list[dict[str, Any]] = []
         self.comments: list[dict[str, Any]] = []
@@ -120,7 +133,6 @@ class GitHubServer:
         self._lost: set[tuple[str, str]] = set()
         self.most = 100
         self.forbidden = "nothing"  # the end of paths for which the token has no right
-        self.life = timedelta(hours=1)
 
     def close(self) -> None:
         """Nobody answers any more."""
@@ -150,39 +162,36 @@ class GitHubServer:
     ) -> None:
         """Somebody opens a pull request."""
         self.pull_requests.add(number)
-        sides = {
-            "head": (head, "fix", "someone/kernels" if fork else to),
-            "base": (base, "main", to),
+        of = "someone/kernels" if fork else to
+        pull: dict[str, Any] = {
+            "head": {"sha": head, "ref": "fix", "repo": {"id": len(of), "full_name": of}},
+            "base": {"sha": base, "ref": "main", "repo": {"id": len(to), "full_name": to}},
         }
-        shown = {
-            name: {"sha": sha, "ref": ref, "repo": {"id": len(of), "full_name": of}}
-            for name, (sha, ref, of) in sides.items()
-        }
-        self.pulls.append(
-            {"number": number, "state": state, "updated_at": "2026-02-01T12:00:00Z", **shown}
-        )
+        about = {"number": number, "state": state, "updated_at": "2026-02-01T12:00:00Z"}
+        self.pulls.append({**about, **pull})
 
-    def comment(self, pull_request: int, body: str, login: str = "someone") -> int:
+    def comment(self, pull_request: int, body: str) -> int:
         """Store a comment by somebody else."""
-        number = self._next()
-        record = {"body": body, "user": {"login": login}, "performed_via_github_app": None}
-        self.comments.append({"id": number, "pull_request": pull_request, **record})
-        return number
+        record = {"body": body, "user": {"login": "someone"}, "performed_via_github_app": None}
+        return int(self._store(self.comments, {"pull_request": pull_request, **record})["id"])
 
-    def _next(self) -> int:
+    def _store(self, rows: list[dict[str, Any]], row: dict[str, Any]) -> dict[str, Any]:
         self._count += 1
-        return self._count
+        rows.append({"id": self._count, **row})
+        return rows[-1]
 
     def _serve(self, handler: BaseHTTPRequestHandler) -> None:
         parts = urlsplit(handler.path)
-        length = int(handler.headers.get("content-length") or 0)
-        raw = handler.rfile.read(length)
-        query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-        headers = {name.lower(): value for name, value in handler.headers.items()}
+        raw = handler.rfile.read(int(handler.headers.get("content-length") or 0))
+        request = RecordedRequest(
+            handler.command,
+            unquote(parts.path),
+            {name: values[-1] for name, values in parse_qs(parts.query).items()},
+            {name.lower(): value for name, value in handler.headers.items()},
+            json.loads(raw) if raw else None,
+        )
         with self._lock:
-            status, more, body = self._answer(
-                handler.command, unquote(parts.path), query, headers, raw
-            )
+            status, more, body = self._answer(request)
         content = json.dumps(body).encode()
         handler.send_response(status)
         for name, value in {"content-type": "application/json; charset=utf-8", **more}.items():
@@ -191,75 +200,83 @@ class GitHubServer:
         handler.end_headers()
         handler.wfile.write(content)
 
-    def _answer(
-        self, method: str, path: str, query: dict[str, str], headers: dict[str, str], raw: bytes
-    ) -> tuple[int, Mapping[str, str], Any]:
-        try:
-            body = json.loads(raw) if raw else None
-        except ValueError:
-            return 400, {}, {"message": "Problems parsing JSON"}
-        self.requests.append(RecordedRequest(method, path, query, headers, body))
-        scripted = self.script.pop(0) if self.script else None
-        if scripted is not None:
+    def _answer(self, request: RecordedRequest) -> tuple[int, Mapping[str, str], Any]:
+        self.requests.append(request)
+        if self.script:
+            scripted = self.script.pop(0)
             return scripted.status, scripted.headers, scripted.body
+        more: dict[str, str] = {}
         try:
-            answer = self._route(method, path, query, headers, body)
+            status = 201 if request.method == "POST" else 200
+            body = self._route(request, more)
         except Problem as problem:
-            errors = (
-                {"errors": [{"message": message} for message in problem.errors]}
-                if problem.errors
-                else {}
-            )
-            answer = problem.status, {}, {"message": problem.message, **errors}
-        if self.lossy and method != "GET" and (method, path) not in self._lost:
-            self._lost.add((method, path))
+            status, body = problem.status, {"message": problem.message}
+        change = request.method, request.path
+        if self.lossy and request.method != "GET" and change not in self._lost:
+            self._lost.add(change)
             return 502, {}, {"message": "Bad Gateway"}
-        return answer
+        return status, more, body
 
-    def _route(
-        self, method: str, path: str, query: dict[str, str], headers: dict[str, str], body: Any
-    ) -> tuple[int, dict[str, str], Any]:
-        if (
-            headers.get("accept") != "application/vnd.github+json"
-            or headers.get("x-github-api-version") != "2022-11-28"
-        ):
+    def _route(self, request: RecordedRequest, more: dict[str, str]) -> Any:
+        """Return the body of the answer; `more` gets its headers."""
+        path, headers = request.path, request.headers
+        if (headers.get("accept"), headers.get("x-github-api-version")) != FORM:
             raise Problem(415, "Unsupported 'Accept' header or API version")
         if not headers.get("user-agent", "").startswith("GoNoGo/"):
-            raise Problem(
-                403,
-                (
-                    "Request forbidden by administrative rules. Please make sure your request "
-                    "has a User-Agent header"
-                ),
-            )
+            raise Problem(403, "Please make sure your request has a User-Agent header")
         by_app = self._admit(path, headers.get("authorization", ""))
         if path.endswith(self.forbidden):
             raise Problem(403, "Resource not accessible by personal access token")
         if self.moved is not None and path.startswith(f"/repos/{REPOSITORY}/"):
-            target = path.replace(REPOSITORY, self.moved, 1) + (
-                f"?{urlencode(query)}" if query else ""
-            )
-            return 307, {"location": self.url + target}, {"message": "Moved Permanently"}
-        repository = f"/repos/{re.escape(self.moved or REPOSITORY)}"
-        routes: list[tuple[str, str, Callable[..., tuple[int, dict[str, str], Any]]]] = [
-            ("GET", repository + "/installation", self._installation),
+            query = f"?{urlencode(request.query)}" if request.query else ""
+            more["location"] = self.url + path.replace(REPOSITORY, self.moved, 1) + query
+            raise Problem(307, "Moved Permanently")
+
+        def page(rows: list[Any]) -> list[Any]:
+            size = min(int(request.query.get("per_page", "30")), 100, self.most)
+            number = int(request.query.get("page", "1"))
+            if number * size < len(rows):
+                following = f"{self.url}{path}?{urlencode({**request.query, 'page': number + 1})}"
+                last = f'<{self.url}{path}?page=99>; rel="last"'
+                more["link"] = f'<{following}>; rel="next", {last}'
+            return rows[(number - 1) * size : number * size]
+
+        def checks_of(sha: str) -> dict[str, Any]:
+            name = self._known(sha) and request.query.get("check_name")
+            of = [one for one in self.checks if one["head_sha"] == sha]
+            of = [one for one in of if name in (None, one["name"])]
+            return {"total_count": len(of), "check_runs": page(of)}
+
+        def comments_of(number: str) -> list[Any]:
+            self._pull_request(number)
+            return page([one for one in self.comments if one["pull_request"] == int(number)])
+
+        body = request.body
+        of = f"/repos/{re.escape(self.moved or REPOSITORY)}"
+        routes: list[tuple[str, str, Callable[..., Any]]] = [
+            ("GET", f"{of}/installation", self._installation),
             ("POST", r"/app/installations/(\d+)/access_tokens", self._make_token),
-            ("POST", repository + "/statuses/([^/]+)", self._make_status),
-            ("GET", "/user", self._user),
-            ("GET", repository + "/commits/([^/]+)/pulls", self._list_pulls),
-            ("GET", repository + "/commits/([^/]+)/check-runs", self._list_checks),
-            ("POST", repository + "/check-runs", self._make_check),
-            ("GET", repository + r"/check-runs/(\d+)", self._look_at_check),
-            ("PATCH", repository + r"/check-runs/(\d+)", self._change_check),
-            ("GET", repository + r"/issues/(\d+)/comments", self._list_comments),
-            ("POST", repository + r"/issues/(\d+)/comments", self._make_comment),
-            ("PATCH", repository + r"/issues/comments/(\d+)", self._change_comment),
+            ("POST", f"{of}/statuses/([^/]+)", lambda sha: self._make_status(sha, body)),
+            ("GET", "/user", lambda: self._user(by_app)),
+            ("GET", rf"{of}/pulls/\d+/files", lambda: page([{"filename": f} for f in self.files])),
+            (
+                "GET",
+                f"{of}/commits/([^/]+)/pulls",
+                lambda sha: self._known(sha) and page(self.pulls),
+            ),
+            ("GET", f"{of}/commits/([^/]+)/check-runs", checks_of),
+            ("POST", f"{of}/check-runs", lambda: self._make_check(body)),
+            ("GET", rf"{of}/check-runs/(\d+)", lambda number: self._check(number, {})),
+            ("PATCH", rf"{of}/check-runs/(\d+)", lambda number: self._check(number, body)),
+            ("GET", rf"{of}/issues/(\d+)/comments", comments_of),
+            ("POST", rf"{of}/issues/(\d+)/comments", lambda n: self._make_comment(n, body, by_app)),
+            ("PATCH", rf"{of}/issues/comments/(\d+)", lambda n: self._change_comment(n, body)),
         ]
         for verb, pattern, work in routes:
-            if verb == method and (match := re.fullmatch(pattern, path)):
-                if "check-runs" in path and method != "GET" and not by_app:
+            if verb == request.method and (match := re.fullmatch(pattern, path)):
+                if "check-runs" in path and verb != "GET" and not by_app:
                     raise Problem(403, "You must authenticate via a GitHub App.")
-                return work(*match.groups(), query=query, body=body, by_app=by_app)
+                return work(*match.groups())
         raise Problem(404, "Not Found")
 
     def _admit(self, path: str, authorization: str) -> bool:
@@ -268,225 +285,112 @@ class GitHubServer:
         if scheme != "Bearer":
             raise Problem(401, "Requires authentication")
         if path.startswith("/app/") or path.endswith("/installation"):
-            self._check_jwt(text)
+            try:
+                claims = jwt.decode(text, self.key.public_key(), ["RS256"], issuer=APP)
+                if claims["exp"] - claims["iat"] > 660:  # 10 min, and one before now
+                    raise Problem(401, "'Expiration time' claim ('exp') is too far away")
+            except jwt.PyJWTError:
+                raise Problem(401, "A JSON web token could not be decoded") from None
             return True
         if text not in self.tokens:
             raise Problem(401, "Bad credentials")
         return text != TOKEN
 
-    def _check_jwt(self, text: str) -> None:
-        try:
-            head, claims, signature = text.split(".")
-            self.key.public_key().verify(
-                _bytes(signature), f"{head}.{claims}".encode(), padding.PKCS1v15(), hashes.SHA256()
-            )
-            header, given = json.loads(_bytes(head)), json.loads(_bytes(claims))
-        except (ValueError, InvalidSignature):
-            raise Problem(401, "A JSON web token could not be decoded") from None
-        now = time.time()
-        if (
-            header != {"alg": "RS256", "typ": "JWT"}
-            or str(given["iss"]) != APP
-            or given["iat"] > now
-            or not now < given["exp"] <= now + 600
-        ):
-            raise Problem(401, "'Expiration time' claim ('exp') or another is not right")
-
-    def _installation(self, **_: Any) -> tuple[int, dict[str, str], Any]:
+    def _installation(self) -> dict[str, Any]:
         if not self.installed:
             raise Problem(404, "Not Found")
-        return 200, {}, {"id": INSTALLATION, "app_id": int(APP)}
+        return {"id": INSTALLATION, "app_id": int(APP)}
 
-    def _make_token(self, number: str, **_: Any) -> tuple[int, dict[str, str], Any]:
+    def _make_token(self, number: str) -> dict[str, Any]:
         if int(number) != INSTALLATION:
             raise Problem(404, "Not Found")
-        token = f"ghs_{self._next()}"
-        self.tokens.add(token)
-        ends = (datetime.now(UTC) + self.life).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return (
-            201,
-            {},
-            {
-                "token": token,
-                "expires_at": ends,
-                "permissions": {"checks": "write", "statuses": "write", "issues": "write"},
-            },
-        )
+        self._count += 1
+        self.tokens.add(f"ghs_{self._count}")
+        return {"token": f"ghs_{self._count}"}
 
-    def _user(self, by_app: bool, **_: Any) -> tuple[int, dict[str, str], Any]:
+    def _user(self, by_app: bool) -> dict[str, Any]:
         if by_app:
             raise Problem(403, "Resource not accessible by integration")
-        return 200, {}, {"login": LOGIN}
+        return {"login": LOGIN}
 
-    def _list_pulls(
-        self, sha: str, query: dict[str, str], **_: Any
-    ) -> tuple[int, dict[str, str], Any]:
+    def _make_status(self, sha: str, body: Any) -> dict[str, Any]:
         self._known(sha)
-        page, headers = self._page(
-            self.pulls, query, f"/repos/{self.moved or REPOSITORY}/commits/{sha}/pulls"
-        )
-        return 200, headers, page
+        check(body.get("state") in STATES, "state is not included in the list")
+        texts(body, {"description": 140})
+        return self._store(self.statuses, {"sha": sha, "context": "default", **body})
 
-    def _make_status(self, sha: str, body: Any, **_: Any) -> tuple[int, dict[str, str], Any]:
-        self._known(sha)
-        require(body, "state", STATES)
-        text(body, "description", 140)
-        address(body, "target_url")
-        status = {"id": self._next(), "sha": sha, "context": "default", **body}
-        self.statuses.append(status)
-        return 201, {}, status
-
-    def _list_checks(
-        self, sha: str, query: dict[str, str], **_: Any
-    ) -> tuple[int, dict[str, str], Any]:
-        self._known(sha)
-        name = query.get("check_name")
-        runs = [
-            run for run in self.checks if run["head_sha"] == sha and name in (None, run["name"])
-        ]
-        page, headers = self._page(
-            runs, query, f"/repos/{self.moved or REPOSITORY}/commits/{sha}/check-runs"
-        )
-        return 200, headers, {"total_count": len(runs), "check_runs": page}
-
-    def _make_check(self, body: Any, **_: Any) -> tuple[int, dict[str, str], Any]:
-        for name in ("name", "head_sha"):
-            if not body.get(name):
-                raise Problem(422, "Invalid request.", f'"{name}" wasn\'t supplied.')
+    def _make_check(self, body: Any) -> dict[str, Any]:
+        texts(body, {"name": 255, "head_sha": 64}, needed=("name", "head_sha"))
         self._known(body["head_sha"])
-        run: dict[str, Any] = {"id": self._next(), "status": "queued", "annotations": []}
-        self._write_check(run, body)
-        self.checks.append(run)
-        return 201, {}, _shown(run)
+        fresh: dict[str, Any] = {"status": "queued", "annotations": []}
+        self._write_check(fresh, body)
+        return _shown(self._store(self.checks, fresh))
 
-    def _look_at_check(self, number: str, **_: Any) -> tuple[int, dict[str, str], Any]:
-        for run in self.checks:
-            if run["id"] == int(number):
-                return 200, {}, _shown(run)
-        raise Problem(404, "Not Found")
+    def _check(self, number: str, body: dict[str, Any]) -> dict[str, Any]:
+        row = _found(self.checks, number)
+        self._write_check(row, body)
+        return _shown(row)
 
-    def _change_check(self, number: str, body: Any, **_: Any) -> tuple[int, dict[str, str], Any]:
-        for run in self.checks:
-            if run["id"] == int(number):
-                self._write_check(run, body)
-                return 200, {}, _shown(run)
-        raise Problem(404, "Not Found")
-
-    def _write_check(self, check: dict[str, Any], body: dict[str, Any]) -> None:
-        if "status" in body:
-            require(body, "status", {"queued", "in_progress", "completed"})
-        if "conclusion" in body:
-            require(body, "conclusion", CONCLUSIONS)
-        elif body.get("status") == "completed":
-            raise Problem(422, "Invalid request.", "a completed check run needs a conclusion")
-        text(body, "external_id", 255)
-        actions(body)
-        address(body, "details_url")
+    def _write_check(self, row: dict[str, Any], body: dict[str, Any]) -> None:
+        states = {"queued", "in_progress", "completed", None}
+        check(body.get("status") in states, "status is not included in the list")
+        conclusion = body.get("conclusion")
+        ended = body.get("status") == "completed"
+        check(conclusion in CONCLUSIONS or (conclusion is None and not ended), "conclusion")
+        texts(body, {"external_id": 255})
+        check(len(body.get("actions", ())) <= 3, "more than 3 actions")
+        for button in body.get("actions", ()):
+            lengths = {"label": 20, "description": 40, "identifier": 20}
+            texts(button, lengths, needed=lengths)
         output = dict(body.get("output") or {})
         if output:
-            for name in ("title", "summary"):
-                if not output.get(name):
-                    raise Problem(422, "Invalid request.", f'"{name}" wasn\'t supplied.')
-            text(output, "summary", 65535)
-            text(output, "text", 65535)
+            texts(output, {"title": 255, "summary": 65535}, needed=("title", "summary"))
         annotations = output.pop("annotations", [])
-        if len(annotations) > 50:
-            raise Problem(
-                422, "Invalid request.", "No subschema in anyOf matched. More than 50 annotations"
-            )
-        for annotation in annotations:
-            require(annotation, "annotation_level", LEVELS)
-            lines = [annotation.get("start_line"), annotation.get("end_line")]
-            if (
-                not annotation.get("path")
-                or not annotation.get("message")
-                or not all(type(line) is int and line >= 1 for line in lines)
-            ):
-                raise Problem(
-                    422,
-                    "Invalid request.",
-                    "an annotation needs path, start_line, end_line, annotation_level, message",
-                )
-            title = annotation.get("title", "")
-            if len(annotation["message"].encode()) > 65536 or len(title) > 255:
-                raise Problem(422, "Invalid request.", "an annotation's text is too long")
-        check.update({name: value for name, value in body.items() if name != "output"})
+        check(len(annotations) <= 50, "more than 50 annotations")
+        for note in annotations:
+            check(note.get("annotation_level") in LEVELS, "annotation_level")
+            check(min(note["start_line"], note["end_line"]) >= 1, "lines begin with 1")
+            texts(note, {"path": 4096, "message": 16384, "title": 255}, needed=("path", "message"))
+        row.update({name: value for name, value in body.items() if name != "output"})
         if output:
-            check["output"] = output
-        check["annotations"].extend(annotations)
+            row["output"] = output
+        row["annotations"].extend(annotations)
 
-    def _list_comments(
-        self, number: str, query: dict[str, str], **_: Any
-    ) -> tuple[int, dict[str, str], Any]:
+    def _make_comment(self, number: str, body: Any, by_app: bool) -> dict[str, Any]:
         self._pull_request(number)
-        comments = [comment for comment in self.comments if comment["pull_request"] == int(number)]
-        page, headers = self._page(
-            comments, query, f"/repos/{self.moved or REPOSITORY}/issues/{number}/comments"
-        )
-        return 200, headers, page
-
-    def _make_comment(
-        self, number: str, body: Any, by_app: bool, **_: Any
-    ) -> tuple[int, dict[str, str], Any]:
-        self._pull_request(number)
-        comment_text(body)
-        comment = {
-            "id": self._next(),
-            "body": body["body"],
-            "pull_request": int(number),
-            "user": {"login": LOGIN},
-        }
+        texts(body, {"body": 65536}, needed=("body",))
+        who: dict[str, Any] = {"user": {"login": LOGIN}}
         if by_app:
-            comment |= {
-                "user": {"login": f"{LOGIN}[bot]"},
-                "performed_via_github_app": {"id": int(APP), "client_id": "Iv1.of-the-tests"},
-            }
-        self.comments.append(comment)
-        return 201, {}, comment
+            app = {"id": int(APP), "client_id": "Iv1.of-the-tests"}
+            who = {"user": {"login": f"{LOGIN}[bot]"}, "performed_via_github_app": app}
+        of = {"body": body["body"], "pull_request": int(number)}
+        return self._store(self.comments, of | who)
 
-    def _change_comment(self, number: str, body: Any, **_: Any) -> tuple[int, dict[str, str], Any]:
-        comment_text(body)
-        for comment in self.comments:
-            if comment["id"] == int(number):
-                if comment["user"]["login"] not in (LOGIN, f"{LOGIN}[bot]"):
-                    raise Problem(403, "Must have admin rights to Repository.")
-                comment["body"] = body["body"]
-                return 200, {}, comment
-        raise Problem(404, "Not Found")
+    def _change_comment(self, number: str, body: Any) -> dict[str, Any]:
+        texts(body, {"body": 65536}, needed=("body",))
+        row = _found(self.comments, number)
+        if row["user"]["login"] not in (LOGIN, f"{LOGIN}[bot]"):
+            raise Problem(403, "Must have admin rights to Repository.")
+        row["body"] = body["body"]
+        return row
 
-    def _page(
-        self, rows: list[Any], query: dict[str, str], path: str
-    ) -> tuple[list[Any], dict[str, str]]:
-        size, number = (
-            min(int(query.get("per_page", "30")), 100, self.most),
-            int(query.get("page", "1")),
-        )
-        headers = {}
-        if number * size < len(rows):
-            following = urlencode({**query, "page": number + 1})
-            headers["link"] = (
-                f'<{self.url}{path}?{following}>; rel="next", <{self.url}{path}?page=99>; '
-                'rel="last"'
-            )
-        return rows[(number - 1) * size : number * size], headers
-
-    def _known(self, sha: str) -> None:
+    def _known(self, sha: str) -> bool:
         if sha not in self.commits:
             raise Problem(422, f"No commit found for SHA: {sha}")
+        return True
 
     def _pull_request(self, number: str) -> None:
         if int(number) not in self.pull_requests:
             raise Problem(404, "Not Found")
 
 
-def _bytes(text: str) -> bytes:
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+def _found(rows: list[dict[str, Any]], number: str) -> dict[str, Any]:
+    row = next((row for row in rows if row["id"] == int(number)), None)
+    if row is None:
+        raise Problem(404, "Not Found")
+    return row
 
 
-def _shown(check: Mapping[str, Any]) -> dict[str, Any]:
-    output = {**check.get("output", {}), "annotations_count": len(check["annotations"])}
-    return {
-        **{name: value for name, value in check.items() if name != "annotations"},
-        "output": output,
-        "app": {"id": int(APP)},
-    }
+def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    output = {**row.get("output", {}), "annotations_count": len(row["annotations"])}
+    return {**row, "output": output, "app": {"id": int(APP)}}
