@@ -121,7 +121,7 @@ COMMANDS: dict[str, Entry] = {
         "Look at runs of suites, and cancel them.",
     ),
     "jobs": Entry(
-        "gonogo_service.cli.nouns.jobs:app",
+        "gonogo_service.cli.nouns.jobs:JOBS",
         NOUNS,
         "Look at jobs, cancel and delete them.",
     ),
@@ -141,7 +141,7 @@ COMMANDS: dict[str, Entry] = {
         "Register builds, look at them, and remove those without jobs.",
     ),
     "schedules": Entry(
-        "gonogo_service.cli.nouns.schedules:app",
+        "gonogo_service.schedules.noun:SCHEDULES",
         NOUNS,
         "Run suites at the times of a cron line.",
     ),

@@ -32,6 +32,8 @@ class Verb:
         positional: the fields that the command takes without the name of an option.
         options: field -> the command's option, where it isn't the field's name; "": it has none.
         command: False where the command has a function of its own, such as `suites push`.
+        said: what the command prints of the record, such as "{id} is {state}".
+        path: the end of an action's path, where it isn't the command's name.
     """
 
     done: str
@@ -41,6 +43,8 @@ class Verb:
     positional: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     command: bool = True
+    said: str = ""
+    path: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class Noun:
         defaults: filter -> the value that the command gives it where none is named; "any" is none.
         scope: what the caller needs to list and show them.
         create, change, remove: what may be done to them.
+        actions: what else may be done to one, by `POST /NOUN/KEY:ACTION` and `gonogo NOUN ACTION`.
         page: from the key to the path of its page; None: it has none.
         parts: fields that hold a list of objects -> the columns of their table.
         labels: field -> the label of each of its values, where they have labels.
@@ -80,6 +85,7 @@ class Noun:
     create: Verb | None = None
     change: Verb | None = None
     remove: Verb | None = None
+    actions: Mapping[str, Verb] = field(default_factory=dict)
     page: Callable[[str], str] | None = None
     parts: Mapping[str, Mapping[str, Cell]] = field(default_factory=dict)
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

@@ -68,6 +68,9 @@ def app_of(
         if verb is not None and verb.command:
             function = command(noun, verb, prepare, more.get(name, {}))
             app.command(name, help=verb.sentence + _NEEDS.get(verb.scope, ""))(function)
+    for name, verb in noun.actions.items():
+        function = _action_command(noun, name, verb)
+        app.command(name, help=verb.sentence + _NEEDS.get(verb.scope, ""))(function)
     return app
 
 
@@ -105,7 +108,7 @@ def _create_command(noun: Noun, verb: Verb, prepare: Prepare, more: Options) -> 
         with Client() as client:
             body = body_of(verb, prepare("create", options))
             record = client.call("POST", noun.address, body=body)
-            stored(noun, client, record, verb.done, as_json=as_json)
+            stored(noun, client, record, verb, as_json=as_json)
 
     return with_options(create, verb, more)
 
@@ -113,18 +116,13 @@ def _create_command(noun: Noun, verb: Verb, prepare: Prepare, more: Options) -> 
 def _change_command(noun: Noun, verb: Verb, prepare: Prepare, more: Options) -> Callable[..., None]:
     def change(identity: str, as_json: bool, **options: Any) -> None:
         body = body_of(verb, prepare("change", options))
-        require_change(noun, body)
+        if not body:
+            raise JobError(f"nothing to change: name an option (gonogo {noun.name} change --help)")
         with Client() as client:
             record = client.call("PATCH", address_of(noun, client, identity), body=body)
-            stored(noun, client, record, verb.done, as_json=as_json)
+            stored(noun, client, record, verb, as_json=as_json)
 
     return with_options(change, verb, {"identity": _identity(noun), **more}, is_change=True)
-
-
-def require_change(noun: Noun, body: Mapping[str, Any]) -> None:
-    """Raise JobError where no field is changed."""
-    if not body:
-        raise JobError(f"nothing to change: name an option (gonogo {noun.name} change --help)")
 
 
 def _remove_command(
@@ -139,6 +137,19 @@ def _remove_command(
             print(f"{verb.done} {identity}")
 
     return signed(remove, {"identity": _identity(noun), "as_json": (bool, JSON)})
+
+
+def _action_command(noun: Noun, name: str, verb: Verb) -> Callable[..., None]:
+    def act(identity: str, as_json: bool, **options: Any) -> None:
+        with Client() as client:
+            path = f"{address_of(noun, client, identity)}:{verb.path or name}"
+            body = None if verb.body is None else body_of(verb, options)
+            stored(noun, client, client.call("POST", path, body=body), verb, as_json=as_json)
+
+    before = {"identity": _identity(noun)}
+    if verb.body is None:
+        return signed(act, {**before, "as_json": (bool, JSON)})
+    return with_options(act, verb, before)
 
 
 def _identity(noun: Noun) -> tuple[Any, Any]:
@@ -228,15 +239,21 @@ def print_one(noun: Noun, record: Item, *, as_json: bool, url: str | None = None
         out.print(Text(url, style="underline"), soft_wrap=True)
 
 
-def stored(noun: Noun, client: Client, record: Item, done: str, *, as_json: bool) -> None:
-    """Print what a command created or changed: one line with its key and its page."""
+def stored(noun: Noun, client: Client, record: Item, verb: Verb, *, as_json: bool) -> None:
+    """Print what a command did: what the verb says, or one line with the key and the page."""
     url = _page(client, noun, record)
     if as_json:
         show.print_json(record if url is None else {**record, "url": url})
+        return
+    if verb.said:
+        state = show.state(str(record.get("state")))
+        text = verb.said.format_map({**record, "state": state, "server": client.url})
     else:
         name = "" if noun.name_key is None else f"{record[noun.name_key]}  "
-        line = "  ".join(filter(None, (f"{done} {name}{record[noun.key]}", url)))
-        show.say(show.console(), line)
+        text = f"{verb.done} {name}{record[noun.key]}"
+    show.say(show.console(), "  ".join(filter(None, (text, url))))
+    if record.get("secret"):
+        print(f"The secret is shown this once: {record['secret']}")
 
 
 def _page(client: Client, noun: Noun, record: Item) -> str | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gonogo.cli.kit.noun import Noun
+from gonogo.cli.kit.noun import Noun, Verb
+from gonogo_service.devices.noun import HostChange
 
 HOSTS = Noun(
     "hosts",
@@ -23,4 +24,9 @@ HOSTS = Noun(
     "a host",
     about="Add, list and revoke the machines that have devices.",
     key="name",
+    actions={
+        "revoke": Verb(
+            "revoked", "Refuse every request of a host from now on.", HostChange, scope="admin"
+        )
+    },
 )

@@ -77,5 +77,13 @@ SCHEDULES = Noun(
         options={"paused": "--pause/--resume"},
     ),
     remove=Verb("archived", "Archive a schedule. Its runs stay."),
+    actions={
+        "run": Verb(
+            "started",
+            "Start a run now, even if the schedule is paused.",
+            said="started {id}  {server}/runs/{id}",
+            path="run-now",
+        )
+    },
     parts={"last": {"due": "due_at", "outcome": "outcome", "run": "run", "reason": "reason"}},
 )

@@ -47,6 +47,13 @@ RUNS = Noun(
         "created": "created_at",
     },
     "a run",
+    actions={
+        "cancel": Verb(
+            "canceled",
+            "Cancel a run and its open jobs. Results that are there stay.",
+            said="{id} is {state}",
+        )
+    },
     about="Look at runs of suites, and cancel them. `gonogo submit SUITE.yaml` starts one.",
     filters={
         "suite": "List only runs of the suite of this name.",

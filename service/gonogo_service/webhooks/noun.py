@@ -69,19 +69,26 @@ WEBHOOKS = Noun(
     "a webhook",
     about="Send messages about jobs, runs and flags to other programs.",
     scope="admin",
+    create=Verb(
+        "created",
+        "Create a webhook and print its secret, which is shown this once.\n\nThe URL of a message"
+        " to people is a secret, too: it is never shown.",
+        WebhookIn,
+        positional=("url",),
+    ),
+    change=Verb(
+        "changed",
+        "Change a webhook. What you don't name stays.",
+        WebhookChange,
+        options={"state": ""},  # --enable and --disable
+    ),
     remove=Verb("deleted", "Delete a webhook with its deliveries.", scope="admin"),
+    actions={
+        "rotate": Verb(
+            "rotated",
+            "Make a new secret and print it. For a day the old one signs as well.",
+        ),
+        "test": Verb("tested", "Send a test message.", said="sent {id}: {state}"),
+    },
     page=urls.webhook,
-)
-CREATE = Verb(
-    "created",
-    "Create a webhook and print its secret, which is shown this once.\n\nThe URL of a message to"
-    " people is a secret, too: it is never shown.",
-    WebhookIn,
-    positional=("url",),
-)
-CHANGE = Verb(
-    "changed",
-    "Change a webhook. What you don't name stays.",
-    WebhookChange,
-    options={"state": ""},  # --enable and --disable
 )

@@ -14,8 +14,6 @@ from gonogo.cli.kit.client import Client
 from gonogo.errors import JobError
 from gonogo_service.hosts.noun import HOSTS
 
-HOST = typer.Argument(help="Its name, as devices have it before the slash.")
-
 app = nouns.app_of(HOSTS)
 
 
@@ -85,18 +83,6 @@ def rotate(as_json: bool = JSON) -> None:
     me = load(_folder())
     answer = _request(me, me.url, "/hosts/self:rotate", {})
     _save(Host(me.url, me.name, str(answer["token"])), answer, "rotated", as_json)
-
-
-@app.command()
-def revoke(
-    name: str = HOST,
-    reason: str = typer.Option(..., help="Say why; the audit log keeps it."),
-    as_json: bool = JSON,
-) -> None:
-    """Refuse every request of a host from now on. Needs the scope admin."""
-    with Client() as client:
-        record = client.call("POST", f"{HOSTS.of(name)}:revoke", body={"reason": reason})
-        nouns.stored(HOSTS, client, record, "revoked", as_json=as_json)
 
 
 def _folder() -> Path:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import typer
-
 from gonogo import urls
-from gonogo.cli.kit import nouns, show
-from gonogo.cli.kit.body_options import JSON
-from gonogo.cli.kit.client import Client
+from gonogo.cli.kit import show
 from gonogo.cli.kit.noun import Noun, Verb
 
 JOBS = Noun(
@@ -33,19 +29,13 @@ JOBS = Noun(
     remove=Verb(
         "deleted", "Delete a job that has ended, with its results and artifacts, for ever."
     ),
+    actions={
+        "cancel": Verb(
+            "canceled",
+            "Cancel a job. A running kernel is stopped within seconds; results that are there "
+            "stay.",
+            said="{id} is {state}",
+        )
+    },
     page=urls.job,
 )
-
-
-app = nouns.app_of(JOBS)
-
-
-@app.command()
-def cancel(job: str = typer.Argument(help="Its id."), as_json: bool = JSON) -> None:
-    """Cancel a job. A running kernel is stopped within seconds; results that are there stay."""
-    with Client() as client:
-        record = client.call("POST", f"{JOBS.of(job)}:cancel")
-    if as_json:
-        show.print_json(record)
-    else:
-        print(f"{job} is {show.state(record['state'])}")

@@ -10,13 +10,12 @@ import typer
 
 import gonogo.settings
 from gonogo.cli.kit import nouns, show
-from gonogo.cli.kit.body_options import JSON, body_of, with_options
-from gonogo.cli.kit.client import Client
+from gonogo.cli.kit.body_options import JSON
 from gonogo.cli.kit.files import reading
 from gonogo.cli.kit.noun import Noun
 from gonogo.cli.kit.nouns import CURSOR, LIMIT
 from gonogo.errors import FieldError
-from gonogo_service.webhooks.noun import CHANGE, CREATE, WEBHOOKS
+from gonogo_service.webhooks.noun import WEBHOOKS
 
 DELIVERIES = {
     "delivery": "id",
@@ -27,65 +26,21 @@ DELIVERIES = {
     "due": "due_at",
 }
 WEBHOOK = typer.Argument(metavar="ID", help="Its id.")
-ONCE = "The secret is shown this once: "
-
-app = nouns.app_of(WEBHOOKS)
-
-
-def create(as_json: bool, **options: Any) -> None:
-    """Create a webhook and print its secret."""
-    body = {"events": ["*"], **body_of(CREATE, options)}
-    with Client() as client:
-        record = client.call("POST", WEBHOOKS.address, body=body)
-        nouns.stored(WEBHOOKS, client, record, CREATE.done, as_json=as_json)
-    if not as_json and record["secret"]:
-        print(ONCE + record["secret"])
+ENABLE = typer.Option(
+    None, "--enable/--disable", help="Send again, or cancel the waiting messages and stop."
+)
 
 
-def change(identity: str, as_json: bool, enable: bool | None, **options: Any) -> None:
-    """Change a webhook."""
-    body = body_of(CHANGE, options)
-    if enable is not None:
-        body["state"] = "active" if enable else "disabled"
-    nouns.require_change(WEBHOOKS, body)
-    with Client() as client:
-        record = client.call("PATCH", WEBHOOKS.of(identity), body=body)
-        nouns.stored(WEBHOOKS, client, record, CHANGE.done, as_json=as_json)
+def _prepare(verb: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with all events by default, and with the state of --enable."""
+    if verb == "create":
+        return {**options, "events": options["events"] or ["*"]}
+    if verb == "change" and (enable := options.pop("enable")) is not None:
+        options["state"] = "active" if enable else "disabled"
+    return options
 
 
-MORE = {
-    "identity": (str, WEBHOOK),
-    "enable": (
-        bool | None,
-        typer.Option(
-            None, "--enable/--disable", help="Send again, or cancel the waiting messages and stop."
-        ),
-    ),
-}
-app.command("create", help=CREATE.sentence)(with_options(create, CREATE))
-app.command("change", help=CHANGE.sentence)(with_options(change, CHANGE, MORE, is_change=True))
-
-
-@app.command()
-def rotate(webhook: str = WEBHOOK, as_json: bool = JSON) -> None:
-    """Make a new secret and print it. For a day the old one signs as well."""
-    with Client() as client:
-        record = client.call("POST", f"{WEBHOOKS.of(webhook)}:rotate")
-    if as_json:
-        show.print_json(record)
-    else:
-        print(ONCE + record["secret"])
-
-
-@app.command("test")
-def send_test(webhook: str = WEBHOOK, as_json: bool = JSON) -> None:
-    """Send a test message."""
-    with Client() as client:
-        record = client.call("POST", f"{WEBHOOKS.of(webhook)}:test")
-    if as_json:
-        show.print_json(record)
-    else:
-        print(f"sent {record['id']}: {record['state']}")
+app = nouns.app_of(WEBHOOKS, prepare=_prepare, more={"change": {"enable": (bool | None, ENABLE)}})
 
 
 @app.command()
