@@ -25,6 +25,8 @@ from gonogo_workers.queue import DISPATCH_NOTIFICATION_KEY
 PER_WORKER = 2
 BACKGROUND_PER_WORKER = 1
 """Nothing overtakes what a worker has been sent: a job waits for no more of a gauge than this."""
+LONGEST_S = 4.0
+"""A wait for a notification must end before the client takes the broker for dead (5 s)."""
 MISSING_S = 5.0
 """A worker that has taken an id claims the attempt within this time; else it is woken again."""
 
@@ -80,7 +82,7 @@ def wait(context: BackgroundContext, seconds: float) -> None:
     One pass serves all notifications that arrived before it. A notification wakes the other roles.
     """
     try:
-        if context.redis.blpop([DISPATCH_NOTIFICATION_KEY], timeout=seconds):
+        if context.redis.blpop([DISPATCH_NOTIFICATION_KEY], timeout=min(seconds, LONGEST_S)):
             context.wake()
     except BROKER_AWAY:
         context.stop.wait(context.settings.poll_s)
