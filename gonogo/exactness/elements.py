@@ -21,13 +21,6 @@ ABSORBED = 1 / 8
 """The part of a step up to which an addition drops an operand, also after an earlier rounding."""
 
 
-def is_exact(
-    graph: Graph, inputs: Inputs, output: str, form: str = "fp32", totals: str = "fp32"
-) -> bool:
-    """Return whether all elements of an output are exact; see exact_elements."""
-    return bool(exact_elements(graph, inputs, output, form, totals)[1].all())
-
-
 def exact_elements(
     graph: Graph, inputs: Inputs, output: str, form: str = "fp32", totals: str = "fp32"
 ) -> tuple[Doubles, Mask]:

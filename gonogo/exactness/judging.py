@@ -12,8 +12,10 @@ from gonogo.arithmetic.formats import round_to
 from gonogo.arithmetic.values import Array
 from gonogo.exactness.elements import exact_elements
 from gonogo.graph import Graph
+from gonogo.judgment.candidates import of_output
 from gonogo.judgment.cells import Cells
 from gonogo.judgment.diagnosis import CERTAIN, Diagnosis, diagnose
+from gonogo.judgment.fits import Candidate
 from gonogo.spec.verdicts import Explanation
 
 DIAGNOSED_WAYS = 3
@@ -51,6 +53,7 @@ def judge_exact(
     inputs: Inputs,
     outputs: Mapping[str, Array],
     formats: Mapping[str, str],
+    known: Sequence[Candidate] = (),
 ) -> dict[str, ExactJudgment]:
     """Return the answer about each output of a kernel, by name.
 
@@ -62,6 +65,8 @@ def judge_exact(
         inputs: what the kernel was given, by name; exact_inputs makes them.
         outputs: what it gave, by name.
         formats: the format of each output.
+        known: arithmetics that are right though they round also these inputs, such as those of a
+            Wormhole, whose registers hold fewer digits.
 
     Raises ValueError for an output of another shape than the reference's.
     """
@@ -72,13 +77,18 @@ def judge_exact(
                 f"output {name} has shape {np.shape(values)}, its reference {expected}"
             )
     return {
-        name: _judged(graphs, inputs, name, np.asarray(values, np.float64), formats[name])
+        name: _judged(graphs, inputs, name, np.asarray(values, np.float64), formats[name], known)
         for name, values in outputs.items()
     }
 
 
 def _judged(
-    graphs: Sequence[Graph], inputs: Inputs, name: str, values: Array, form: str
+    graphs: Sequence[Graph],
+    inputs: Inputs,
+    name: str,
+    values: Array,
+    form: str,
+    known: Sequence[Candidate],
 ) -> ExactJudgment:
     exact, mask = exact_elements(graphs[0], inputs, name)
     unequal = mask & (values != round_to(exact, form))
@@ -91,6 +101,10 @@ def _judged(
         if some.any():
             cells = Cells(values, Replay(graphs[0], inputs, program).run(name), form)
             wrong = wrong | (some & (cells.distance > ROOM))
+    if wrong.any():
+        for candidate in of_output(name, values.shape, known):
+            replay = Replay(candidate.graph, inputs, candidate.program).run(name)
+            wrong = wrong & Cells(values, replay, form, candidate.program.flush).outside
     if wrong.any():
         diagnosis = _diagnosis(graphs, inputs, name, values, form)
         off = int(wrong.sum())

@@ -22,7 +22,6 @@ from gonogo.judgment.limits import Limits
 from gonogo.judgment.statistics import statistics_of
 from gonogo.judgment.tolerance import allclose_of
 from gonogo.spec.compared_outputs import ExactComparison
-from gonogo.spec.regimes import is_exact
 from gonogo.spec.tolerances import Tolerance as DeclaredTolerance
 from gonogo.spec.verdicts import (
     JUDGE,
@@ -128,7 +127,7 @@ def judge(
         exact_outputs(test, given),
         test.tolerance_for,
         test.shape_of,
-        with_bits=is_exact(test.inputs),
+        with_bits=test.inputs.exact,
         limits_of=partial(_detection_limits, test) if with_limits else None,
         with_faults=with_faults,
     )
@@ -204,7 +203,8 @@ def judged_outputs(
         )
         bits: Mapping[str, ExactJudgment] = {}
         if with_bits:
-            bits = judge_exact(question.graphs, question.inputs, some, forms)
+            every = *question.declared, *question.known
+            bits = judge_exact(question.graphs, question.inputs, some, forms, every)
         for name in some:
             tolerance, shape = tolerance_for(name), shape_of(name)
             limits = None if limits_of is None else partial(limits_of, judgment, name)

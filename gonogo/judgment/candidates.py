@@ -36,7 +36,7 @@ ROUNDINGS = ("", "/zero")
 
 def declared(output: Output) -> list[Candidate]:
     """Return the arithmetics that the build declares."""
-    return list(_of_output(output, output.kernel.declared))
+    return list(of_output(output.name, output.values.shape, output.kernel.declared))
 
 
 def sharp(output: Output) -> Iterator[Candidate]:
@@ -49,19 +49,19 @@ def sharp(output: Output) -> Iterator[Candidate]:
 
 def known(output: Output) -> Iterator[Candidate]:
     """Yield the arithmetics that the caller knows."""
-    return _of_output(output, output.kernel.known)
+    return of_output(output.name, output.values.shape, output.kernel.known)
 
 
 def proven(output: Output) -> Iterator[Candidate]:
     """Yield the arithmetics that explain other outputs of the kernel, which computes all by one."""
-    return _of_output(output, output.kernel.proven)
+    return of_output(output.name, output.values.shape, output.kernel.proven)
 
 
-def _of_output(output: Output, every: Sequence[Candidate]) -> Iterator[Candidate]:
+def of_output(name: str, shape: tuple[int, ...], every: Sequence[Candidate]) -> Iterator[Candidate]:
     """Yield the arithmetics that have an output, without its last rounding."""
     for candidate in every:
-        node = candidate.graph.outputs.get(output.name)
-        if node is not None and node.shape == output.values.shape:
+        node = candidate.graph.outputs.get(name)
+        if node is not None and node.shape == shape:
             yield Candidate(candidate.graph, candidate.program.before_last_rounding(node.key))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from gonogo import emulator
 from gonogo.errors import FieldError, KernelOutputError
 from gonogo.judging.judging import SeedJudgement, exact_words, judge
 from gonogo.spec.statistics import STATISTICS
@@ -158,6 +159,18 @@ def test_exact_inputs_name_each_output_that_is_wrong() -> None:
     words = exact_words(judged(case, wrong, produced=("y",), with_faults=False))
     assert words is not None
     assert words.startswith("y: ")
+
+
+@pytest.mark.parametrize("shape", [(32, 1024), (64, 96)])
+def test_exact_inputs_accuse_no_right_kernel_whose_registers_hold_fewer_digits(
+    shape: tuple[int, int],
+) -> None:
+    case = Case.of(
+        spec("layernorm_fw", shape, inputs={"regime": "exact"}, tolerance=LOOSE, epsilon=2**-18)
+    )
+    judgement = judged(case, emulator.run(case.test, case.given, "correct", position=0))
+    assert judgement.verdict is Verdict.pass_
+    assert exact_words(judgement) is None
 
 
 def test_no_output_at_all_is_unjudged(case: Case) -> None:
