@@ -162,8 +162,8 @@ class _Part(NamedTuple):
                 error.sum(),
                 np.square(error).sum(),
                 np.square(raw).sum(),
-                np.count_nonzero(values != round_to(exact, form)),
-                np.count_nonzero(outside & is_near_power(values, exact)),
+                int(np.count_nonzero(values != round_to(exact, form))),
+                int(np.count_nonzero(outside & is_near_power(values, exact))),
             ),
             (
                 error.max(initial=0.0),
