@@ -17,11 +17,11 @@ from benchmarks.chaos import post, processes
 from benchmarks.chaos.post import Recorder
 from benchmarks.chaos.processes import Child
 from benchmarks.chaos.site import LEASE_S, QUEUES, Site, pause
-from gonogo_service.background import roles
+from gonogo_service.kit.outbox import leases
 from running_service import gonogo
 from servers import RedisServer
 
-DUTY_S = roles.LEASE_S
+DUTY_S = leases.LEASE_S
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,13 @@ def pause_api(chaos: Chaos) -> None:
         chaos.hold(1.0, 5.0)
 
 
+def stop_api(chaos: Chaos) -> None:
+    """Leave the API away for a minute: workers keep what they have, and lose no attempt by it."""
+    chaos.site.stop(chaos.site.api)
+    chaos.hold(60.0, 60.0)
+    chaos.site.api.start()
+
+
 def _resume(process: psutil.Process) -> None:
     with contextlib.suppress(psutil.NoSuchProcess):
         process.resume()
@@ -196,11 +203,11 @@ def fill_database_disk(chaos: Chaos) -> None:
 
 
 def fill_worker_disk(chaos: Chaos) -> None:
-    """Leave a worker no room, while the broker refuses what it sends."""
+    """Leave a worker no room, while the API answers nothing that it sends."""
     child = chaos.chance.choice(chaos.site.workers)
     pids = [child.pid, *(process.pid for process in child.descendants())]
     with processes.no_room(pids):
-        fill_broker(chaos)
+        pause_api(chaos)
 
 
 def _wait_database(chaos: Chaos) -> None:
@@ -255,6 +262,11 @@ def reorder_wakes(chaos: Chaos) -> None:
     chaos.chance.shuffle(withheld)
     for name, item in withheld:
         chaos.site.redis.lpush(name, item)
+
+
+def shuffle_posts(chaos: Chaos) -> None:
+    """Send every batch and the end of an attempt twice, at once and in any order."""
+    post.shuffled(chaos.site, chaos.chance)
 
 
 def hostile_host(chaos: Chaos) -> None:

@@ -13,6 +13,7 @@ import threading
 import time
 import uuid
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +22,10 @@ import redis
 from redis import Redis
 
 from benchmarks.chaos.site import HOSTS, QUEUES, Site
+from gonogo_workers.server import host_file
 
 MAX_WAKES = 3000
+TRIES = 40
 FORGED_MS = 666.0
 """The duration in every forged row: no honest seed has it."""
 _PUSHED = re.compile(rb'"lpush" "([a-z0-9._]+)" "([0-9a-f-]{36})"', re.IGNORECASE)
@@ -108,6 +111,60 @@ def attack(site: Site, recorder: Recorder, chance: random.Random) -> None:
 
 
 _Request = tuple[str, str, dict[str, Any]]
+
+
+def shuffled(site: Site, chance: random.Random) -> None:
+    """Claim an attempt as one of the hosts, and send each of its requests twice, in any order.
+
+    Its rows are errors, as no kernel has run: seeds with numbers are looked up at the kernels.
+    """
+    attempt = site.redis.rpop(QUEUES[0])
+    if not isinstance(attempt, bytes) or len(attempt) != len(str(uuid.UUID(int=0))):
+        return
+    path, host = f"/attempts/{attempt.decode()}", chance.choice([*HOSTS])
+    place = {"worker": f"{host}/worker-0", "device": f"{host}/witness:0"}
+    headers = {"Authorization": f"Bearer {host_file.load(site.folder / host).token}"}
+    with (
+        httpx.Client(base_url=f"{site.url}/api/v1", headers=headers, timeout=30) as client,
+        ThreadPoolExecutor(3) as threads,
+    ):
+        claim = client.post(f"{path}:claim", json=place)
+        if not claim.is_success:  # canceled, or another host has it
+            return
+        work = claim.json()["work"]
+        requests: list[_Request] = [
+            ("PUT", f"{path}/results/{number}", {"rows": [_lost(pair, place)], "artifacts": []})
+            for number, pair in enumerate(work)
+        ]
+        end = {"outcome": "done", "sent": work, "log_tail": "", "error": None}
+        requests.append(("POST", f"{path}:finish", {**end, "batches": len(work)}))
+        requests *= 2
+        chance.shuffle(requests)
+        for problem in threads.map(lambda one: _insist(client, one), requests):
+            site.problems += problem
+
+
+def _lost(pair: list[int], place: dict[str, Any]) -> dict[str, Any]:
+    """Return the row of a seed that was lost."""
+    row = {"seed": pair[0], "repeat": pair[1], "device": place["device"], "host_run": "shuffled"}
+    row |= {"verdict": "error", "explanation": "not_judged", "outputs": {}, "position": 0}
+    return row | {"duration_ms": None, "message": "sent twice, in any order"}
+
+
+def _insist(client: httpx.Client, request: _Request) -> list[str]:
+    """Send a request as a worker does; return what is wrong with the answer.
+
+    409 and 410 come once the job is over or canceled.
+    """
+    method, path, body = request
+    for _ in range(TRIES):
+        with contextlib.suppress(httpx.TransportError):
+            status = client.request(method, path, json=body).status_code
+            if status < 500 and status != 429:
+                good = status in (200, 409, 410)
+                return [] if good else [f"{method} {path} was answered with {status}"]
+        time.sleep(0.5)
+    return []
 
 
 def _against_attempt(attempt: str, chance: random.Random) -> list[_Request]:

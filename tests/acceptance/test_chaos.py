@@ -14,7 +14,7 @@ from checkout import ROOT
 from running_service import clean_environment
 from servers import Missing, PostgresServer
 
-LONG = {"pause background", "upgrade"}
+LONG = {"pause background", "stop api", "upgrade"}
 """Faults that take longer than all others of this run together."""
 SECONDS = 22
 """On each database."""

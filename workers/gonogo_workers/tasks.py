@@ -9,7 +9,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from celery import Celery
@@ -20,42 +20,36 @@ from gonogo.spec.builds import known_build
 from gonogo.spec.test_spec import TestSpec
 from gonogo.workloads import check_build
 from gonogo_workers import queue
-from gonogo_workers.attempts.attempt import Attempt, DeviceContext, Outcome
+from gonogo_workers.attempts.attempt import Attempt, Outcome, finish
+from gonogo_workers.attempts.context import DeviceContext
 from gonogo_workers.attempts.heartbeat import Heartbeat
 from gonogo_workers.devices.discovery import Device
-from gonogo_workers.executors import builds_file
-from gonogo_workers.executors.registry import ExecutorSpec
+from gonogo_workers.executors.builds_file import ResolvedBuild, resolve_build
 from gonogo_workers.messages.chunk import Chunk
+from gonogo_workers.served_devices import Claims
 from gonogo_workers.server.client import Away, Refused, Server
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class WorkerContext:
-    """The settings, executors and devices that the task needs to run any chunk of this worker.
-
-    `device_contexts` has one entry per executor that the worker serves.
-    """
-
-    settings: Settings
-    server: Server
-    heartbeat: Heartbeat
-    executors: Mapping[str, ExecutorSpec]
-    device_contexts: Mapping[str, DeviceContext]
-    builds: builds_file.BuildsFile
-
-
 class Runner:
     """Runs chunks one at a time. `stop` may come from any thread, also from a signal handler."""
 
-    def __init__(self, context: WorkerContext) -> None:
-        self._context = context
+    def __init__(
+        self,
+        settings: Settings,
+        server: Server,
+        heartbeat: Heartbeat,
+        claims: Claims,
+        contexts: Mapping[str, DeviceContext],
+    ) -> None:
+        """`contexts` has one entry per executor that the worker serves."""
+        self._settings, self._server, self._heartbeat = settings, server, heartbeat
+        self._claims, self._contexts = claims, contexts
         self._attempt: Attempt | None = None
         self._stopped = False
         self._ran: deque[str] = deque(maxlen=1000)
         """Attempts that this worker has claimed: the end of one may still be on its way."""
-        self._lock = threading.RLock()  # a signal handler may come while the same thread holds it
 
     def stop(self) -> None:
         """Hand back the current attempt and refuse further ones."""
@@ -72,16 +66,11 @@ class Runner:
         `patiently`: after its current seed, no matter how long that takes.
         """
         attempt = self._attempt
-        if (
-            attempt is not None
-            and self._context.device_contexts[attempt.chunk.executor].device.name == device.name
-        ):
-            grace_s = attempt.chunk.first_seed_deadline_s if patiently else 0.0
-            attempt.stop(
-                Outcome.handed_back,
-                grace_s,
-                "its device is needed for something else" if patiently else None,
-            )
+        if attempt is None or self._contexts[attempt.chunk.executor].device.name != device.name:
+            return
+        grace_s = attempt.chunk.first_seed_deadline_s if patiently else 0.0
+        why = "its device is needed for something else" if patiently else None
+        attempt.stop(Outcome.handed_back, grace_s, why)
 
     def run_attempt(self, attempt_id: str, name: str) -> None:
         """Claim an attempt for the device that serves the queue `name`, and run it.
@@ -89,30 +78,23 @@ class Runner:
         An id that the service doesn't know, or that somebody else has, is dropped with a log line.
         So is one while the service is away, or after the order to stop: it wakes a worker again.
         """
-        context = next(
-            (one for one in self._context.device_contexts.values() if one.device.queue == name),
-            None,
-        )
+        context = next((one for one in self._contexts.values() if one.device.queue == name), None)
         if context is None or not self._takes(context) or attempt_id in self._ran:
             log.warning("attempt %s of queue %s is left to others", attempt_id, name)
             return
         body = self._claimed(attempt_id, context)
-        if body is None:
-            return
-        attempt = self._attempt_of(body, context)
+        attempt = None if body is None else self._attempt_of(body, context)
         if attempt is None:
             return
-        with self._lock:
-            self._attempt = attempt
+        self._attempt = attempt
         if not self._takes(context):
             attempt.stop(Outcome.handed_back)
-        self._context.heartbeat.watch(attempt_id, lambda: attempt.stop(Outcome.cancelled))
+        self._heartbeat.watch(attempt_id, lambda: attempt.stop(Outcome.cancelled))
         try:
             outcome = attempt.run()
         finally:
-            self._context.heartbeat.forget()
-            with self._lock:
-                self._attempt = None
+            self._heartbeat.forget()
+            self._attempt = None
         log.info("attempt %s of chunk %s: %s", attempt_id, attempt.chunk.chunk, outcome.value)
 
     def _takes(self, context: DeviceContext) -> bool:
@@ -120,92 +102,69 @@ class Runner:
 
     def _claimed(self, attempt_id: str, context: DeviceContext) -> Mapping[str, Any] | None:
         """Return what the attempt has to do; None where this worker must not run it."""
-        place = {"worker": context.worker, "device": context.device.identity}
+        device = context.device
+        place = {"worker": context.worker, "device": device.identity}
         try:
-            body = self._context.server.request("POST", f"/attempts/{attempt_id}:claim", place)
+            body = self._server.request("POST", f"/attempts/{attempt_id}:claim", place)
         except (Away, Refused) as problem:
             log.warning("attempt %s is not run here: %s", attempt_id, problem)
             return None
-        target = body.get("target")
         self._ran.append(attempt_id)
-        device = context.device
+        target = body.get("target")
         own_target = {"executor": context.executor, "arch": device.arch, "board": device.board}
         if body.get("attempt") != attempt_id or target != own_target:
-            log.warning(
-                "attempt %s is for %s, and this worker has %s", attempt_id, target, own_target
-            )
+            words = "attempt %s is for %s, and this worker has %s"
+            log.warning(words, attempt_id, target, own_target)
             return None
         return body
 
-    def _attempt_of(self, body: Mapping[str, Any], device_context: DeviceContext) -> Attempt | None:
+    def _attempt_of(self, body: Mapping[str, Any], context: DeviceContext) -> Attempt | None:
         """Return the attempt that the service describes.
 
         For one that this worker can't run, report the reason as its end and return None.
         """
-        settings = self._context.settings
+        settings = self._settings
         try:
             chunk = Chunk.parse(
                 body,
                 max_elements=settings.max_elements,
                 seed_deadline_s=settings.per_seed_deadline_s,
             )
-            _check_builds(chunk)
-            spec = self._context.executors[chunk.executor]
-            resolved = builds_file.resolve_build(
-                spec,
-                chunk.build,
-                self._context.builds,
-                arithmetic=chunk.arithmetic,
-                produced=chunk.produced,
+            resolved = self._resolved(
+                "build", chunk.build, chunk, context, chunk.arithmetic, chunk.produced
             )
-            resolved = replace(
-                resolved, environment={**resolved.environment, **device_context.device.environment}
-            )
-            requested, reference = chunk.reference, None
-            if requested is not None:
-                reference = builds_file.resolve_build(
-                    spec,
-                    requested.build,
-                    self._context.builds,
-                    arithmetic=requested.arithmetic,
-                    produced=requested.produced,
-                )
-                reference = replace(
-                    reference,
-                    environment={**reference.environment, **device_context.device.environment},
+            other, reference = chunk.reference, None
+            if other is not None:
+                reference = self._resolved(
+                    "reference.build", other.build, chunk, context, other.arithmetic, other.produced
                 )
         except GonogoError as problem:
             log.warning("chunk %s can't be run here: %s", body.get("chunk"), problem)
-            device_context.sender.post(
-                "POST",
-                f"/attempts/{body['attempt']}:finish",
-                {
-                    "outcome": Outcome.error.value,
-                    "sent": [],
-                    "batches": 0,
-                    "log_tail": "",
-                    "error": str(problem),
-                    "telemetry": {},
-                },
-            )
+            finish(context.sender, body["attempt"], Outcome.error, str(problem))
             return None
-        return Attempt(chunk, resolved, device_context, reference)
+        return Attempt(chunk, resolved, context, reference)
 
+    def _resolved(
+        self,
+        path: str,
+        build: str,
+        chunk: Chunk,
+        context: DeviceContext,
+        arithmetic: str | None,
+        produced: tuple[str, ...] | None,
+    ) -> ResolvedBuild:
+        """Return a build of the chunk as its child on this device gets it.
 
-def _check_builds(chunk: Chunk) -> None:
-    """Raise FieldError for a build that doesn't belong to the test's kernel.
-
-    The service refuses it at submission; a job from before that, resubmitted, ends here.
-    """
-    if not isinstance(chunk.test, TestSpec):
-        return
-    named = {"build": chunk.build}
-    if chunk.reference is not None:
-        named["reference.build"] = chunk.reference.build
-    for path, name in named.items():
-        known = known_build(name, chunk.executor)
-        if known is not None:
+        Raises FieldError for one that doesn't belong to the test's kernel. The service refuses it
+        at submission; a job from before that, resubmitted, ends here.
+        """
+        known = known_build(build, chunk.executor)
+        if known is not None and isinstance(chunk.test, TestSpec):
             check_build(known, chunk.test, path)
+        spec, file = self._claims.specs[chunk.executor], self._claims.builds
+        resolved = resolve_build(spec, build, file, arithmetic=arithmetic, produced=produced)
+        environment = {**resolved.environment, **context.device.environment}
+        return replace(resolved, environment=environment)
 
 
 def register(app: Celery, runner: Runner, done: Callable[[], None]) -> None:

@@ -11,8 +11,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,24 +22,23 @@ from gonogo.errors import InfrastructureError
 from gonogo.kernels import registry as kernels
 from gonogo.settings import Settings
 from gonogo_workers import queue
-from gonogo_workers.attempts.attempt import DeviceContext
-from gonogo_workers.attempts.heartbeat import Heartbeat, Vitals
-from gonogo_workers.claims import Claims, claim
+from gonogo_workers.attempts.context import DeviceContext, Vitals
+from gonogo_workers.attempts.heartbeat import Heartbeat
 from gonogo_workers.devices import locks
-from gonogo_workers.devices.health_monitor import DeviceHealthMonitor, canary_of
+from gonogo_workers.devices.discovery import Device
+from gonogo_workers.devices.health_monitor import DeviceHealthMonitor, Order, canary_of
 from gonogo_workers.devices.telemetry import Telemetry
 from gonogo_workers.executors.child_user import child_user, keep_capabilities_here
 from gonogo_workers.executors.kernel_host import sweep
 from gonogo_workers.executors.pool import HostPool
 from gonogo_workers.executors.reaping import FAMILY
 from gonogo_workers.executors.threads import Threads
-from gonogo_workers.messages.consumed_queues import QueueConsumer
-from gonogo_workers.served_devices import ServedDevices, one_executor_each
-from gonogo_workers.server.client import Answer, Server
+from gonogo_workers.served_devices import ServedDevices, claim
+from gonogo_workers.server.client import Server
 from gonogo_workers.server.host_file import CurrentHost
 from gonogo_workers.server.sender import Sender
-from gonogo_workers.serving import Worker
-from gonogo_workers.tasks import Runner, WorkerContext, register
+from gonogo_workers.serving import QueueConsumer, Worker
+from gonogo_workers.tasks import Runner, register
 
 log = logging.getLogger(__name__)
 
@@ -73,55 +71,67 @@ def create_worker(settings: Settings, executor: str, device: str | None) -> Work
     broker_url = settings.broker_url
     if broker_url is None:
         raise InfrastructureError("a worker needs GONOGO_BROKER_URL")
-    _prepare_process(settings)
-    folders = Folders.of(settings)
-    host = CurrentHost(folders.state)
+    kernels.load(settings.kernels)
+    FAMILY.adopt()  # what killed children leave behind
+    child_user()  # a wrong setting is said now, not at the first chunk
+    keep_capabilities_here()
+    state, lock_folder = Path(settings.var_dir).absolute(), locks.folder_of(settings)
+    host = CurrentHost(state)
+    claims = claim(settings, executor, device, lock_folder, host.current.name)
+    first_executor, first = next(iter(claims.devices.items()))
+    name = f"{first.identity}/{os.getpid()}"
+
     server = Server(lambda: host.current, host.current.url, settings.ca_file)
-    claims = claim(settings, executor, device, folders.locks, host.current.name)
-    first = claims.first
-    heartbeats: list[Heartbeat] = []
-
-    def answered(path: str, answer: Answer) -> None:
-        for beat in heartbeats:
-            beat.answered(path, answer)
-
-    def over(path: str) -> None:
-        for beat in heartbeats:
-            beat.over(path)
-
-    sender = Sender(
-        server, folders.spool / first.name.replace(":", "-"), answered=answered, over=over
-    )
+    vitals, pool = Vitals(), HostPool()
     threads = Threads(max(2, min(4, os.cpu_count() or 2)))
-    shared = Shared(f"{first.identity}/{os.getpid()}", HostPool(), threads, Vitals(), sender)
+    heartbeat = Heartbeat(server, vitals, settings.heartbeat_s, QueueConsumer.update)
+    spool = state / "spool" / first.name.replace(":", "-")
+    sender = Sender(server, spool, answered=heartbeat.answered, over=heartbeat.over)
+
+    def report(body: Mapping[str, Any]) -> None:
+        sender.post("POST", "/hosts/self/health", {"worker": name, **body})
 
     def changed() -> None:
         QueueConsumer.update()
         heartbeat.soon()
-        served.hand_back(runner)
+        for monitor in served.monitors:
+            if not monitor.takes_work:
+                runner.hand_back(monitor.device, monitor.order is not Order.work)
 
-    served = _served(settings, claims, folders, shared, changed)
-    monitors = list(served.monitors.values())
-    heartbeat = Heartbeat(
-        server,
-        served.identity,
-        shared.vitals,
-        monitors,
-        settings.heartbeat_s,
-        QueueConsumer.update,
-    )
-    heartbeats.append(heartbeat)
-    contexts = _contexts(settings, claims, folders, shared, served)
-    context = WorkerContext(settings, server, heartbeat, claims.specs, contexts, claims.builds)
-    runner = Runner(context)
+    def context_of(executor: str, device: Device) -> DeviceContext:
+        if device.name not in monitors:  # its first executor's canary tells the device's health
+            canary = canary_of(claims.specs[executor], claims.builds, device)
+            monitors[device.name] = DeviceHealthMonitor(
+                device, lock_folder, canary, settings, report=report, changed=changed
+            )
+        return DeviceContext(
+            worker=name,
+            executor=executor,
+            device=device,
+            lock_folder=lock_folder,
+            pool=pool,
+            threads=threads,
+            sender=sender,
+            vitals=vitals,
+            monitor=monitors[device.name],
+            telemetry=Telemetry(settings.tt_smi, device.chip, lock_folder),
+            chunk_deadline_s=settings.chunk_deadline_s,
+            tt_triage=settings.tt_triage,
+        )
+
+    monitors: dict[str, DeviceHealthMonitor] = {}
+    served = ServedDevices({one: context_of(one, place) for one, place in claims.devices.items()})
+    heartbeat.serve(served.identity, served.monitors)
+    runner = Runner(settings, server, heartbeat, claims, served.contexts)
     app = queue.make_app(broker_url)
     app.steps["consumer"].add(QueueConsumer)
     register(app, runner, QueueConsumer.wake)
 
     def wanted_queues() -> dict[str, bool]:
         queues = served.wanted_queues()
-        return {name: takes and heartbeat.is_heard for name, takes in queues.items()}
+        return {queue: takes and heartbeat.is_heard for queue, takes in queues.items()}
 
+    stop_monitors = [monitor.stop for monitor in served.monitors]
     return Worker(
         app=app,
         hostname=f"{first.name}-{os.getpid()}@{first.host}",
@@ -129,104 +139,21 @@ def create_worker(settings: Settings, executor: str, device: str | None) -> Work
         wanted_queues=wanted_queues,
         beginning=[
             _sweep,
-            lambda: shared.pool.prepare(claims.first_executor),
+            lambda: pool.prepare(claims.specs[first_executor]),
             heartbeat.start,
-            *(monitor.begin for monitor in monitors),
+            *(monitor.begin for monitor in served.monitors),
         ],
-        stopping=[sender.hurry, *(monitor.stop for monitor in monitors), runner.stop],
+        stopping=[sender.hurry, *stop_monitors, runner.stop],
         closing=[
             runner.stop,
-            *(monitor.stop for monitor in monitors),
+            *stop_monitors,
             heartbeat.close,
-            shared.pool.close,
+            pool.close,
             lambda: sender.close(CLOSE_S),
             threads.close,
             server.close,
         ],
     )
-
-
-@dataclass(frozen=True)
-class Folders:
-    """The folders of a worker on its host."""
-
-    state: Path
-    locks: Path
-    spool: Path
-
-    @staticmethod
-    def of(settings: Settings) -> Folders:
-        """Return those that the settings name; the others are below `var_dir`."""
-        state = Path(settings.var_dir).absolute()
-        return Folders(state, locks.folder_of(settings), state / "spool")
-
-
-@dataclass(frozen=True)
-class Shared:
-    """The parts that all devices of a worker use."""
-
-    worker: str
-    pool: HostPool
-    threads: Threads
-    vitals: Vitals
-    sender: Sender
-
-
-def _prepare_process(settings: Settings) -> None:
-    """Load the kernels of plug-ins, and adopt what killed children leave behind."""
-    kernels.load(settings.kernels)
-    FAMILY.adopt()
-    child_user()  # a wrong setting is said now, not at the first chunk
-    keep_capabilities_here()
-
-
-def _served(
-    settings: Settings,
-    claims: Claims,
-    folders: Folders,
-    shared: Shared,
-    changed: Callable[[], None],
-) -> ServedDevices:
-    """Return the claimed devices, each with the monitor of its health."""
-
-    def report(body: Mapping[str, Any]) -> None:
-        shared.sender.post("POST", "/hosts/self/health", {"worker": shared.worker, **body})
-
-    monitors = {
-        place.name: DeviceHealthMonitor(
-            place,
-            folders.locks,
-            canary_of(claims.specs[name], claims.builds, place),
-            settings,
-            report=report,
-            changed=changed,
-        )
-        for name, place in one_executor_each(claims.devices).items()
-    }
-    return ServedDevices(shared.worker, claims.devices, monitors)
-
-
-def _contexts(
-    settings: Settings, claims: Claims, folders: Folders, shared: Shared, served: ServedDevices
-) -> dict[str, DeviceContext]:
-    """Return what each executor's attempts need."""
-    return {
-        name: DeviceContext(
-            worker=shared.worker,
-            executor=name,
-            device=place,
-            lock_folder=folders.locks,
-            pool=shared.pool,
-            threads=shared.threads,
-            sender=shared.sender,
-            vitals=shared.vitals,
-            monitor=served.monitors[place.name],
-            telemetry=Telemetry(settings.tt_smi, place.chip, folders.locks),
-            chunk_deadline_s=settings.chunk_deadline_s,
-            tt_triage=settings.tt_triage,
-        )
-        for name, place in claims.devices.items()
-    }
 
 
 def _sweep() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -152,6 +152,14 @@ def progress(out: Console) -> Progress:
     )
 
 
+def plain_table(*columns: str, right: Container[str] = (), **options: Any) -> Table:
+    """Return a table without lines; columns of numbers stand on the right."""
+    table = Table(box=None, header_style="dim", pad_edge=False, **options)
+    for name in columns:
+        table.add_column(name, justify="right" if name in right else "left")
+    return table
+
+
 def jobs_table(items: Iterable[Mapping[str, Any]], url: str) -> Table:
     """Return a table with a line per job."""
     table = Table(box=None, header_style="dim", pad_edge=False)
@@ -190,26 +198,9 @@ def arithmetic_lines(rows: Iterable[Mapping[str, Any]]) -> list[Text]:
 
 def results_table(items: Iterable[Mapping[str, Any]]) -> Table:
     """Return a table of the results of seeds, with a line per output."""
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for name in (
-        "seed",
-        "repeat",
-        "verdict",
-        "output",
-        "explanation",
-        "max |e|",
-        "tolerance ratio",
-        "error/rounding",
-        "1-PCC",
-        "ms",
-        "message",
-    ):
-        table.add_column(
-            name,
-            justify="right"
-            if name in {"seed", "max |e|", "tolerance ratio", "error/rounding", "1-PCC", "ms"}
-            else "left",
-        )
+    right = ("max |e|", "tolerance ratio", "error/rounding", "1-PCC", "ms")
+    columns = ("repeat", "verdict", "output", "explanation", *right, "message")
+    table = plain_table("seed", *columns, right=("seed", *right))
     for item in items:
         outputs = item.get("outputs") or {"": {}}
         for position, (name, judged) in enumerate(outputs.items()):
@@ -237,11 +228,9 @@ def stages_table(content: Mapping[str, Any]) -> Table:
 
     A regression stands beside its stage.
     """
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for name in ("", "stage", "status", "passed", "failed", "skipped", "what is in the way"):
-        table.add_column(
-            name, justify="right" if name in {"", "passed", "failed", "skipped"} else "left"
-        )
+    counted = ("passed", "failed", "skipped")
+    columns = ("", "stage", "status", *counted, "what is in the way")
+    table = plain_table(*columns, right=("", *counted))
     since = {
         regression["stage"]: regression["since"] for regression in content.get("regressions") or ()
     }

@@ -20,7 +20,7 @@ from gonogo_workers.executors import conformance, registry
 from gonogo_workers.executors.base import KernelCrash, KernelError, KernelHang
 from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.emulator_executor import EmulatorExecutor
-from gonogo_workers.local.patience import Patience
+from gonogo_workers.local.child import Patience
 from gonogo_workers.local.runner import LocalRunner, load
 
 ROOT = Path(__file__).parents[3]

@@ -18,7 +18,7 @@ from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors import registry
 from gonogo_workers.executors.base import HostUnavailable, KernelError
 from gonogo_workers.executors.builds_file import read, resolve_build
-from gonogo_workers.local.patience import Patience
+from gonogo_workers.local.child import Patience
 from gonogo_workers.local.runner import LocalRunner
 from torch_interpreter import builds_file, run_in_torch, torch_python
 

@@ -133,7 +133,7 @@ def test_a_canary_is_due_after_so_many_chunks(lab: Lab) -> None:
 def test_a_doubt_lasts_until_a_canary_has_passed(lab: Lab) -> None:
     for build in ("right", None):
         monitor = lab.monitor(build)
-        monitor.doubt("of a crash")
+        monitor.doubted = "of a crash"
         assert monitor.due() == "of a crash"
         lab.check(monitor)
         assert monitor.due() is None

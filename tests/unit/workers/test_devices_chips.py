@@ -1,5 +1,4 @@
-"""Chips as this host's tools list them: tt-smi's snapshot, tt-umd's list, and the chip that a name
-means."""
+"""Chips as this host's tools list them: tt-smi's snapshot, and the chip that a name means."""
 
 from __future__ import annotations
 
@@ -116,21 +115,12 @@ def test_what_is_no_snapshot_has_no_chips(nonsense: object) -> None:
     assert tt_smi.parse_telemetry(nonsense, 0) == {}
 
 
-def test_tt_umd_and_tt_smi_complete_each_other_by_pci_address() -> None:
-    umd_chips = chips.parse_umd(
-        [
-            {"index": 1, "pci": "0000:02:00.0", "arch": "ARCH.WORMHOLE_B0"},
-            {"index": 5, "arch": "ARCH.Invalid"},
-            None,
-        ]
-    )
-    assert [(chip.index, chip.arch, chip.source) for chip in umd_chips] == [
-        (1, "wormhole", "tt-umd")
-    ]
-    both = chips.merged(umd_chips, tt_smi.parse_snapshot(SNAPSHOT))
+def test_the_driver_and_tt_smi_complete_each_other_by_pci_address() -> None:
+    listed = (Chip(1, "wormhole", pci="0000:02:00.0", source="driver"),)
+    both = chips.merged(listed, tt_smi.parse_snapshot(SNAPSHOT))
     assert [(chip.index, chip.board, chip.source) for chip in both] == [
         (0, "n300", "tt-smi"),
-        (1, "n150", "tt-umd, tt-smi"),
+        (1, "n150", "driver, tt-smi"),
     ]
 
 
@@ -152,7 +142,7 @@ def test_both_kinds_of_tt_smi_are_read(
 ) -> None:
     (tmp_path / "snapshot.json").write_text(json.dumps(SNAPSHOT, indent=4))
     monkeypatch.setenv("SNAPSHOT", str(tmp_path / "snapshot.json"))
-    listed = chips.look(str(program(tmp_path / "tt-smi", FAKE.format(body=body))), interpreters=())
+    listed = chips.look(str(program(tmp_path / "tt-smi", FAKE.format(body=body))))
     assert [chip.board for chip in listed] == ["n300", "n150"]
 
 
@@ -161,37 +151,11 @@ def test_a_tt_smi_that_fails_or_hangs_has_no_chips(tmp_path: Path, body: str) ->
     assert (
         chips.look(
             str(program(tmp_path / "tt-smi", FAKE.format(body=body))),
-            interpreters=(),
             deadline_s=0.5,
         )
         == ()
     )
-    assert chips.look(str(tmp_path / "none"), interpreters=()) == ()
-
-
-def test_an_interpreter_with_tt_umd_tells_its_chips(tmp_path: Path) -> None:
-    umd_output = json.dumps(
-        [
-            {
-                "index": 0,
-                "pci": "0000:01:00.0",
-                "arch": "ARCH.WORMHOLE_B0",
-                "serial": "0100018611902010",
-                "board": "n150",
-            }
-        ]
-    )
-    without = program(
-        tmp_path / "python-without", FAKE.format(body="echo ModuleNotFoundError >&2; exit 1")
-    )
-    having = program(tmp_path / "python-with", FAKE.format(body=f"echo noise; echo '{umd_output}'"))
-    (chip,) = chips.look(str(tmp_path / "none"), interpreters=(str(without), str(having)))
-    assert (chip.name, chip.board, chip.serial, chip.source) == (
-        "wormhole:0",
-        "n150",
-        "0100018611902010",
-        "tt-umd",
-    )
+    assert chips.look(str(tmp_path / "none")) == ()
 
 
 NUMBERS = {
@@ -240,7 +204,7 @@ def test_the_drivers_files_list_the_chips_and_no_tool_opens_one(
 ) -> None:
     smi, calls = counting(tmp_path, monkeypatch)
     kernel = driver(tmp_path / "host", 1, NUMBERS | FACTS)
-    (chip,) = chips.look(smi, (smi,), kernel=kernel)
+    (chip,) = chips.look(smi, kernel=kernel)
     assert (chip.name, chip.board, chip.serial, chip.pci, chip.source) == (
         "wormhole:1",
         "n150",
@@ -258,13 +222,13 @@ def test_an_old_driver_is_completed_by_the_tools_but_not_while_a_process_uses_a_
     smi, calls = counting(tmp_path, monkeypatch)
     old = {"device/device": "0x401e\n"}
     kernel = driver(tmp_path / "idle", 0, old)
-    assert [(chip.board, chip.source) for chip in chips.look(smi, (), kernel=kernel)] == [
+    assert [(chip.board, chip.source) for chip in chips.look(smi, kernel=kernel)] == [
         ("n300", "driver, tt-smi"),
         ("n150", "tt-smi"),
     ]
     assert calls() == 1
     kernel = driver(tmp_path / "busy", 0, old, pids="4711\n")
-    assert [chip.board for chip in chips.look(smi, (smi,), kernel=kernel)] == [None]
+    assert [chip.board for chip in chips.look(smi, kernel=kernel)] == [None]
     assert calls() == 1
     assert "processes use wormhole:0 (4711)" in caplog.text
 

@@ -18,6 +18,7 @@ from gonogo.spec.test_spec import TestSpec
 from gonogo.workloads import exact_outputs
 from gonogo_workers.reports import dumps
 from gonogo_workers.reports.dumps import Dump
+from gonogo_workers.reports.rows import Judged
 
 FIELDS: dict[str, Any] = {"shape": [4, 32], "numerics": {"statistics": "own"}}
 TEST = TestSpec.parse({"kernel": "layernorm_bw", **FIELDS})
@@ -44,13 +45,13 @@ def store(folder: Path, **changes: Any) -> dict[str, Any]:
     return {"kernel": "layernorm_bw", "fields": FIELDS, "tensors": named, "arithmetic": "fused"}
 
 
-def judged(data: dict[str, Any], arithmetic: str | None = None) -> dumps.JudgedDump:
+def judged(data: dict[str, Any], arithmetic: str | None = None) -> Judged:
     """Read the arrays and judge them."""
     return dumps.judged(dumps.read(data, max_elements=MOST), "A.B", arithmetic)
 
 
 def test_arrays_of_a_right_kernel_are_explained(tmp_path: Path) -> None:
-    judged_arrays = judged(store(tmp_path)).judged
+    judged_arrays = judged(store(tmp_path))
     assert judged_arrays.judgement is not None, judged_arrays.problem
     assert judged_arrays.judgement.verdict == "pass"
     assert list(judged_arrays.judgement.outputs) == ["dx"]
@@ -59,7 +60,7 @@ def test_arrays_of_a_right_kernel_are_explained(tmp_path: Path) -> None:
 def test_the_build_s_arithmetic_comes_before_the_dump_s(tmp_path: Path) -> None:
     arithmetics = []
     for arithmetic in (None, "wormhole"):
-        judgement = judged(store(tmp_path), arithmetic).judged.judgement
+        judgement = judged(store(tmp_path), arithmetic).judgement
         assert judgement is not None
         arithmetics.append(judgement.arithmetic)
     assert ["Wormhole" in arithmetic for arithmetic in arithmetics] == [False, True]
@@ -68,7 +69,7 @@ def test_the_build_s_arithmetic_comes_before_the_dump_s(tmp_path: Path) -> None:
 def test_shapes_may_have_dimensions_of_one_and_flat_rows(tmp_path: Path) -> None:
     gamma = tensors()["gamma"].reshape(1, 1, 1, 32)
     assert (
-        judged(store(tmp_path, gamma=gamma, dy=tensors()["dy"].reshape(4, 1, 32))).judged.judgement
+        judged(store(tmp_path, gamma=gamma, dy=tensors()["dy"].reshape(4, 1, 32))).judgement
         is not None
     )
 
@@ -118,7 +119,7 @@ def missing(folder: Path) -> Path:
 def test_a_file_that_is_no_array_is_told_and_nothing_is_unpickled_or_waited_for(
     tmp_path: Path, make: Any
 ) -> None:
-    judged_arrays = judged(store(tmp_path, x=make(tmp_path))).judged
+    judged_arrays = judged(store(tmp_path, x=make(tmp_path)))
     assert judged_arrays.judgement is None
     assert "can't be judged" in judged_arrays.problem
 
@@ -135,7 +136,7 @@ def test_a_file_that_is_no_array_is_told_and_nothing_is_unpickled_or_waited_for(
 def test_an_array_that_is_not_the_test_s_is_told(
     tmp_path: Path, change: dict[str, Any], problem: str
 ) -> None:
-    assert problem in judged(store(tmp_path, **change)).judged.problem
+    assert problem in judged(store(tmp_path, **change)).problem
 
 
 @pytest.mark.parametrize(
@@ -154,13 +155,13 @@ def test_an_array_that_is_not_the_test_s_is_told(
 def test_a_manifest_that_is_no_test_is_told(
     tmp_path: Path, change: dict[str, Any], problem: str
 ) -> None:
-    assert problem in judged({**store(tmp_path), **change}).judged.problem
+    assert problem in judged({**store(tmp_path), **change}).problem
 
 
 def test_a_missing_input_is_named(tmp_path: Path) -> None:
     data = store(tmp_path)
     del data["tensors"]["dy"]
-    assert "dy missing" in judged(data).judged.problem
+    assert "dy missing" in judged(data).problem
 
 
 def test_the_arrays_of_an_iteration_have_a_limit(tmp_path: Path) -> None:
@@ -172,7 +173,7 @@ def test_the_arrays_of_an_iteration_have_a_limit(tmp_path: Path) -> None:
 def test_an_input_that_no_kernel_was_given_is_told_with_its_place(tmp_path: Path) -> None:
     x = tensors()["x"].copy()
     x[2, 5] = 0.1
-    assert "x[2, 5]" in judged(store(tmp_path, x=x)).judged.problem
+    assert "x[2, 5]" in judged(store(tmp_path, x=x)).problem
 
 
 def test_a_raw_input_is_rounded_and_tolerances_compare_with_it() -> None:
@@ -219,15 +220,15 @@ def test_names_of_arrays_do_not_depend_on_who_came_first() -> None:
 
 def test_arrays_can_be_judged_in_several_threads(tmp_path: Path) -> None:
     data = store(tmp_path)
-    results: list[dumps.JudgedDump] = []
+    results: list[Judged] = []
     threads = [threading.Thread(target=lambda: results.append(judged(data))) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     digests = {
-        result.judged.judgement.outputs["dx"].statistics["digest"]
+        result.judgement.outputs["dx"].statistics["digest"]
         for result in results
-        if result.judged.judgement is not None
+        if result.judgement is not None
     }
     assert (len(results), len(digests)) == (3, 1)

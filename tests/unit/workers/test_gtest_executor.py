@@ -300,7 +300,7 @@ def test_a_program_that_cannot_be_run_is_named(make: Make, tmp_path: Path) -> No
 
 
 def test_a_build_that_the_builds_file_does_not_know_is_refused(make: Make) -> None:
-    with pytest.raises(ValueError, match="names no command"):
+    with pytest.raises(ValueError, match="has no gtest build 'b'"):
         make(name="another")
 
 

@@ -13,7 +13,7 @@ import pytest
 from gonogo.spec.selections import Selection
 from gonogo_workers.executors.base import KernelCrash
 from gonogo_workers.local import reports
-from gonogo_workers.local.patience import Patience
+from gonogo_workers.local.child import Patience
 
 
 class Dead:

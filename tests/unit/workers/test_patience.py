@@ -7,8 +7,8 @@ import pytest
 from gonogo.judging.inputs import generate, quantise
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors.base import KernelHang
-from gonogo_workers.local import patience
-from gonogo_workers.local.patience import Patience
+from gonogo_workers.local import child
+from gonogo_workers.local.child import Patience
 from gonogo_workers.local.runner import load
 
 TEST = TestSpec.parse({"kernel": "layernorm_fw", "shape": [4, 64]})
@@ -34,7 +34,7 @@ def test_the_limit_of_a_run_follows_its_size(
 
 
 def test_a_run_that_takes_long_is_told_with_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "TELL_AFTER_S", 0.0)
+    monkeypatch.setattr(child, "TELL_AFTER_S", 0.0)
     messages: list[str] = []
     with (
         load("emulator", "hang", deadline_s=2.0, tell=messages.append) as runner,

@@ -117,6 +117,21 @@ def test_a_refused_batch_becomes_errors_of_its_seeds(
     assert json.loads(refused_file.read_bytes().partition(b"\n")[0])["path"].endswith("/results/0")
 
 
+def test_of_refused_requests_the_newest_are_kept_and_the_log_names_the_others(
+    service: HostService, server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    service.refusals += [(RESULTS, 422), (RESULTS, 200)] * 4
+    sender = Sender(server, tmp_path, refused_bytes=500)
+    post(sender, *range(4))
+    service.start()
+    assert sender.flush(WAIT_S)
+    sender.close(0)
+    heads = [file.read_bytes().partition(b"\n")[0] for file in (tmp_path / "refused").iterdir()]
+    assert {json.loads(head)["path"][-1] for head in heads} == {"2", "3"}
+    deleted = [record for record in caplog.records if "is deleted: refused" in record.message]
+    assert len(deleted) == 2
+
+
 def test_an_end_that_is_refused_twice_is_dropped(
     service: HostService, server: Server, tmp_path: Path
 ) -> None:

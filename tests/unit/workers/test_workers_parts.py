@@ -17,8 +17,8 @@ from gonogo.errors import FieldError, JobError
 from gonogo.pytest_plugin.lines import Outcome
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.results.batch import Batch
-from gonogo_workers.attempts.attempt import Attempt, DeviceContext
-from gonogo_workers.attempts.heartbeat import Vitals
+from gonogo_workers.attempts.attempt import Attempt
+from gonogo_workers.attempts.context import DeviceContext, Vitals
 from gonogo_workers.devices.discovery import Device
 from gonogo_workers.executors import host, registry
 from gonogo_workers.executors.base import KernelError, check_outputs, output_shapes, shaped_inputs

@@ -9,40 +9,23 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
+from typing import Any
 
 from gonogo.errors import InfrastructureError, in_words
 from gonogo.judging.inputs import generate, quantise
-from gonogo.spec.test_spec import TestSpec
-from gonogo_workers.attempts.heartbeat import Vitals
-from gonogo_workers.attempts.lost_child import ChildLost, Hang
-from gonogo_workers.attempts.pipeline import HAND_BACK_GRACE_S
-from gonogo_workers.attempts.reference import References
-from gonogo_workers.attempts.report_pipeline import parts_for
+from gonogo_workers.attempts.context import DeviceContext
+from gonogo_workers.attempts.pipeline import HAND_BACK_GRACE_S, ChildLost, Hang, Pipeline
+from gonogo_workers.attempts.reference import ReferencePipeline
+from gonogo_workers.attempts.report_pipeline import pipeline_of
 from gonogo_workers.devices import hang, locks
-from gonogo_workers.devices.discovery import Device
 from gonogo_workers.devices.health import DeviceSick
-from gonogo_workers.devices.health_monitor import DeviceHealthMonitor
-from gonogo_workers.devices.telemetry import Telemetry
-from gonogo_workers.executors.base import (
-    ExecutorFailure,
-    HostUnavailable,
-    KernelError,
-    Stopped,
-    output_shapes,
-    shaped_inputs,
-)
+from gonogo_workers.executors.base import ExecutorFailure, HostUnavailable, KernelError, Stopped
 from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.kernel_host import KernelHost
-from gonogo_workers.executors.pool import HostPool
-from gonogo_workers.executors.slots import Slot
-from gonogo_workers.executors.threads import Threads
 from gonogo_workers.messages.batches import Batches
-from gonogo_workers.messages.chunk import Chunk, Work
-from gonogo_workers.messages.rows import Place, failed
+from gonogo_workers.messages.chunk import Chunk
+from gonogo_workers.messages.rows import artifact
 from gonogo_workers.server.sender import Sender
 
 log = logging.getLogger(__name__)
@@ -76,23 +59,13 @@ class Outcome(StrEnum):
     """The device, the child process or this host failed; missing seeds may be tried again."""
 
 
-@dataclass(frozen=True)
-class DeviceContext:
-    """The resources that a worker lends its attempts on one device."""
-
-    worker: str
-    executor: str
-    device: Device
-    lock_folder: Path
-    pool: HostPool
-    threads: Threads
-    sender: Sender
-    vitals: Vitals
-    monitor: DeviceHealthMonitor
-    telemetry: Telemetry
-    """Returns the chip's latest temperature, clock, power and firmware, and starts a refresh."""
-    chunk_deadline_s: float
-    tt_triage: str | None
+def finish(
+    sender: Sender, attempt: str, outcome: Outcome, error: str | None, **more: object
+) -> None:
+    """Send the last message of an attempt."""
+    body = {"sent": [], "batches": 0, "log_tail": "", "telemetry": {}, **more}
+    body |= {"outcome": outcome.value, "error": error}
+    sender.post("POST", f"/attempts/{attempt}:finish", body)
 
 
 class Attempt:
@@ -102,38 +75,26 @@ class Attempt:
         self,
         chunk: Chunk,
         resolved: ResolvedBuild,
-        device_context: DeviceContext,
+        context: DeviceContext,
         reference: ResolvedBuild | None = None,
     ) -> None:
         self.chunk = chunk
-        self._resolved = resolved
-        self._device_context = device_context
+        self._context, self._monitor = context, context.monitor
         self._stopping: Outcome | None = None
         self._stop_event = threading.Event()
         self._host: KernelHost | None = None
         self._dismissed: KernelHost | None = None
-        """The last child, which is exiting; `run` waits for it at its end."""
-        self._batches = Batches(device_context.sender, chunk.attempt)
-        self._evidence, self._pipeline = parts_for(
-            chunk,
-            resolved,
-            device_context.device.identity,
-            device_context.threads,
-            self._batches,
-            device_context.vitals,
-        )
-        monitor = device_context.monitor
-        self._pipeline.unreplayed = lambda: monitor.unreplayed
+        """The last child, which is exiting."""
+        self._batches = Batches(context.sender, chunk.attempt)
+        self._pipeline = pipeline_of(chunk, resolved, context, self._batches)
         self._log_tail = ""
         self._error: str | None = None
-        self._references: References | None = None
-        if (
-            chunk.reference is not None
-            and reference is not None
-            and isinstance(chunk.test, TestSpec)
-        ):
-            self._references = References(chunk, chunk.test, chunk.reference, reference)
-            self._pipeline.compare = self._references.compare
+        self._references: ReferencePipeline | None = None
+        if chunk.reference is not None and reference is not None:
+            self._references = ReferencePipeline(
+                chunk, chunk.reference, reference, context, self._batches
+            )
+            self._pipeline.compare = self._references.with_reference
 
     def stop(
         self, outcome: Outcome, grace_s: float = HAND_BACK_GRACE_S, error: str | None = None
@@ -145,19 +106,20 @@ class Attempt:
         if self._stopping is None:
             self._stopping, self._error = outcome, error
         self._stop_event.set()
-        immediate = self._pipeline.stop(grace_s if self._stopping is Outcome.handed_back else 0.0)
+        grace_s = grace_s if self._stopping is Outcome.handed_back else 0.0
+        pipelines = filter(None, (self._pipeline, self._references))
+        waits = [pipeline for pipeline in pipelines if not pipeline.stop(grace_s)]
         host = self._host
-        if immediate and host is not None:
+        if not waits and host is not None:
             host.stop()
 
     def run(self) -> Outcome:
         """Run the chunk to its end; send `finished` in every case."""
+        context, attempt = self._context, self.chunk.attempt
         outcome, error = Outcome.done, None
-        self._device_context.vitals.begin(self.chunk.attempt, self._device_context.device.identity)
-        too_long = f"the attempt took longer than {self._device_context.chunk_deadline_s:g} s"
-        alarm = threading.Timer(
-            self._device_context.chunk_deadline_s, self.stop, (Outcome.error, 0.0, too_long)
-        )
+        context.vitals.begin(attempt, context.device.identity)
+        too_long = f"the attempt took longer than {context.chunk_deadline_s:g} s"
+        alarm = threading.Timer(context.chunk_deadline_s, self.stop, (Outcome.error, 0.0, too_long))
         alarm.daemon = True
         alarm.start()
         try:
@@ -166,17 +128,14 @@ class Attempt:
             outcome, error = self._stopping or Outcome.error, self._error
         except DeviceSick as problem:
             outcome, error = self._stopping or Outcome.handed_back, str(problem)
-            log.error("attempt %s: %s", self.chunk.attempt, problem)
+            log.error("attempt %s: %s", attempt, problem)
         except InfrastructureError as problem:
             outcome, error = self._stopping or Outcome.error, str(problem)
             self._log_tail = getattr(problem, "log_tail", "") or self._log_tail
-            log.error("attempt %s: %s", self.chunk.attempt, problem)
+            log.error("attempt %s: %s", attempt, problem)
         except Exception as problem:
-            outcome, error = (
-                Outcome.error,
-                f"bug in the worker: {in_words(problem)}",
-            )
-            log.exception("attempt %s: a bug in the worker", self.chunk.attempt)
+            outcome, error = Outcome.error, f"bug in the worker: {in_words(problem)}"
+            log.exception("attempt %s: a bug in the worker", attempt)
         alarm.cancel()
         try:
             with contextlib.suppress(Exception):
@@ -184,112 +143,86 @@ class Attempt:
             self._batches.flush()
         except Exception as problem:  # "finished" must be sent: the rest is then run again
             outcome, error = Outcome.error, f"bug in the worker: {in_words(problem)}"
-            log.exception("attempt %s: its last results can't be sent", self.chunk.attempt)
-        self._device_context.sender.post(
-            "POST",
-            f"/attempts/{self.chunk.attempt}:finish",
-            {
-                "outcome": outcome.value,
-                "sent": [list(work) for work in self._batches.sent],
-                "batches": self._batches.count,
-                "log_tail": self._log_tail,
-                "error": error,
-                "telemetry": dict(self._device_context.telemetry.latest()),
-            },
+            log.exception("attempt %s: its last results can't be sent", attempt)
+        finish(
+            context.sender,
+            attempt,
+            outcome,
+            error,
+            sent=[list(work) for work in self._batches.sent],
+            batches=self._batches.count,
+            log_tail=self._log_tail,
+            telemetry=dict(context.telemetry.latest()),
         )
-        if self._dismissed is not None:
-            self._dismissed.close()
+        self._await_dismissed()
         if self._stopping is None:
-            self._device_context.pool.prepare(self._resolved.executor, self._resolved.environment)
-        self._device_context.vitals.end()
+            self._prepare_spare()
+        context.vitals.end()
         return outcome
 
     def _run(self) -> None:
-        device = self._device_context.device
+        context = self._context
         self._stage("waiting for the device")
         locked = locks.acquire(
-            self._device_context.lock_folder,
-            device.name,
+            context.lock_folder,
+            context.device.name,
             lambda: self._stopping is None,
             self._stop_event,
         )
         try:
-            why = (
-                "its last user did not end properly"
-                if locked.left_over
-                else self._device_context.monitor.due()
-            )
-            if why:
-                self._check(locked, why)
-            self._device_context.telemetry.between_chunks()
-            self._device_context.monitor.ran()
+            left_over = "its last user did not end properly" if locked.left_over else None
+            self._check_if(left_over or self._monitor.due(), locked)
+            context.telemetry.between_chunks()
+            self._monitor.ran()
             if self._references is not None:
-                self._run_references(self._references, locked)
-            barren = 0
-            while self._pipeline.has_work:
-                self._one_child(locked)
-                barren = 0 if self._pipeline.answered or not self._pipeline.has_work else barren + 1
-                if barren == MAX_BARREN_CHILDREN:
-                    raise HostUnavailable(
-                        f"{barren} child processes in a row ended before they ran a seed",
-                        self._log_tail,
-                    )
+                # A seed on which the reference build fails is an error, and not run by this one
+                self._children(locked, self._references)
+                self._references.finish()
+                self._pipeline.withdraw(self._references.failures)
+                self._check_if(self._monitor.doubted, locked)
+            self._children(locked, self._pipeline)
         finally:
             locked.close()
         # The chip is free for others from here on; only host work is left
         self._stage("judging")
         self._pipeline.finish()
 
-    def _run_references(self, references: References, locked: locks.HeldDevice) -> None:
-        """Have the reference build run every seed.
+    def _children(self, locked: locks.HeldDevice, pipeline: Pipeline) -> None:
+        """Run the seeds of a build in as many fresh children as it takes."""
+        barren = 0
+        while pipeline.has_work:
+            self._one_child(locked, pipeline)
+            barren = 0 if pipeline.answered or not pipeline.has_work else barren + 1
+            if barren == MAX_BARREN_CHILDREN:
+                words = f"{barren} child processes in a row ended before they ran a seed"
+                raise HostUnavailable(words, self._log_tail)
 
-        A seed that it fails on is an error, and this build does not run it.
-        """
-        self._stage("reference")
-        try:
-            references.run(
-                locked,
-                self._device_context.pool,
-                self._device_context.threads,
-                self._device_context.vitals,
-                self._adopt,
-            )
-        finally:
-            self._host = None
-        references.fail(
-            self._pipeline,
-            self._batches,
-            self._evidence.log_of,
-            self._device_context.device.identity,
-        )
-        if references.lost:
-            self._check(locked, "a kernel of the reference build hung or died")
-
-    def _one_child(self, locked: locks.HeldDevice) -> None:
+    def _one_child(self, locked: locks.HeldDevice, pipeline: Pipeline) -> None:
         """Run seeds in one fresh child until all are done or the child is lost."""
         self._stage("starting")
+        self._await_dismissed()  # it releases the device before the next child opens it
         began = time.monotonic()
-        executor, environment = self._resolved.executor, self._resolved.environment
-        host = self._device_context.pool.take(executor, environment, started=self._adopt)
+        resolved = pipeline.resolved
+        host = self._context.pool.take(resolved.executor, resolved.environment, started=self._adopt)
         clean, hung, refused = False, None, None
         try:
             locked.record(host.pid, host.host_run)
-            place = self._pipeline.begin(host)
-            refused = self._opened(host, locked.fd)
+            pipeline.begin(host)
+            refused = self._opened(host, locked.fd, pipeline)
             if refused is None:
-                self._stage("running")
+                self._stage(pipeline.stage)
 
                 def tend() -> None:
                     if time.monotonic() - began > SPARE_AFTER_S:
-                        self._device_context.pool.prepare(executor, environment)
+                        self._prepare_spare()
 
-                self._pipeline.drive(host, tend)
+                pipeline.drive(host, tend)
                 clean = True
         except ChildLost as loss:
             log.warning("attempt %s: %s", self.chunk.attempt, loss)
             hung = loss.hang
-            if hung is not None and self._stopping is None:
-                self._triage(hung.work)
+            if hung is not None and pipeline is self._pipeline and self._stopping is None:
+                self._triage(hung)
         finally:
             self._log_tail = host.log.tail()
             self._host = None
@@ -297,79 +230,88 @@ class Attempt:
                 host.dismiss()
                 self._dismissed = host
             else:
-                self._device_context.monitor.doubt("its last kernel did not end properly")
+                self._monitor.doubted = "its last kernel did not end properly"
                 host.kill()
         if hung is not None:
-            self._after_hang(locked, hung)
+            self._after_hang(locked, hung, pipeline)
         elif refused is not None:
-            self._after_refusal(locked, refused, place)
+            # The canary decides: only on a good device it is the build that can't be opened
+            self._check_if(f"build {pipeline.build} could not be opened", locked)
+            pipeline.refuse(refused)
 
-    def _triage(self, work: Work) -> None:
+    def _prepare_spare(self) -> None:
+        resolved = self._pipeline.resolved
+        self._context.pool.prepare(resolved.executor, resolved.environment)
+
+    def _await_dismissed(self) -> None:
+        if self._dismissed is not None:
+            self._dismissed.close()
+            self._dismissed = None
+
+    def _triage(self, hung: Hang) -> None:
         """Store the device's state as tt-triage reports it, while the process still hangs."""
         self._stage("triage")
-        content = hang.triage(
-            self._device_context.tt_triage, self._resolved, self._device_context.device.places
-        )
+        device = self._context.device
+        content = hang.triage(self._context.tt_triage, self._pipeline.resolved, device.places)
         if content is not None:
-            self._batches.add_artifact(
-                {
-                    "kind": "triage",
-                    "seed": work[0],
-                    "repeat": work[1],
-                    "output": None,
-                    "content": content,
-                }
-            )
+            self._batches.add_artifact(artifact("triage", hung.work, content))
 
-    def _after_hang(self, locked: locks.HeldDevice, hung: Hang) -> None:
+    def _after_hang(self, locked: locks.HeldDevice, hung: Hang, pipeline: Pipeline) -> None:
         """Add the hung seed's row, with the findings of a second run under the watcher.
 
         Then run the canary, before anything else runs.
         """
-        examination = hang.Examination()
+        is_examined = pipeline is self._pipeline and hang.watcher_environment(pipeline.resolved)
+        words = ""
+        artifacts: tuple[dict[str, Any], ...] = ()
         try:
-            if self._stopping is None and hang.watcher_environment(self._resolved):
-                self._check(locked, "a kernel hung")  # a wedged chip would hang again
+            if is_examined and self._stopping is None:
+                self._check_if("a kernel hung", locked)  # a wedged chip would hang again
                 self._stage("watcher")
-                examination = hang.again(
-                    self.chunk,
-                    hung.work,
-                    self._resolved,
-                    locked.fd,
-                    started=lambda host: self._lend(locked, host),
+
+                def started(host: KernelHost) -> None:
+                    locked.record(host.pid, host.host_run)
+                    self._adopt(host)
+
+                words, artifacts = hang.again(
+                    self.chunk, hung.work, pipeline.resolved, locked.fd, started=started
                 )
         finally:
             self._host = None
-            for artifact in examination.artifacts:
-                self._batches.add_artifact(artifact)
-            self._pipeline.fail_hung(hung, examination.words)
+            for one in artifacts:
+                self._batches.add_artifact(one)
+            pipeline.fail_hung(hung, words)
         if self._stopping is None:
-            self._check(locked, "a kernel hung")
+            self._check_if("a kernel hung", locked)
 
-    def _lend(self, locked: locks.HeldDevice, host: KernelHost) -> None:
-        locked.record(host.pid, host.host_run)
-        self._adopt(host)
-
-    def _check(self, locked: locks.HeldDevice, why: str) -> None:
-        """Run the canary and, where it fails, the recovery steps.
+    def _check_if(self, why: str | None, locked: locks.HeldDevice) -> None:
+        """Where there is a reason, run the canary and, where it fails, the recovery steps.
 
         Raises DeviceSick: then this device does nothing more.
         """
-        self._stage("canary")
-        self._device_context.monitor.check(locked, why, tell=self._stage)
+        if why:
+            self._stage("canary")
+            self._monitor.check(locked, why, tell=self._stage)
 
     def _adopt(self, host: KernelHost) -> None:
         self._host = host
         if self._stopping is not None:
             raise Stopped("stopped before the child was used")
 
-    def _opened(self, host: KernelHost, lock_fd: int) -> ExecutorFailure | None:
-        """Open the build and run the context's tests; return the reason where that fails."""
+    def _opened(self, host: KernelHost, lock_fd: int, pipeline: Pipeline) -> ExecutorFailure | None:
+        """Open the build and run the context's tests; return the reason where that fails.
+
+        A test of the context may fail, but not kill the child.
+        """
+        seed, limit_s = self.chunk.work[0][0], self.chunk.first_seed_deadline_s
         try:
-            host.open(self.chunk.build, lock_fd=lock_fd)
-            for index in range(len(self.chunk.before)):
+            host.open(pipeline.build, lock_fd=lock_fd)
+            for test in pipeline.before:
                 self._stage("context")
-                self._run_before(host, index)
+                given = quantise(test, generate(test, seed))
+                with contextlib.suppress(KernelError):
+                    host.run(test, given, seed, pipeline.resolved.produced, limit_s)
+                pipeline.count_position()
         except (Stopped, HostUnavailable):
             raise
         except ExecutorFailure as problem:
@@ -378,47 +320,5 @@ class Attempt:
             return problem
         return None
 
-    def _after_refusal(
-        self, locked: locks.HeldDevice, problem: ExecutorFailure, place: Callable[[], Place]
-    ) -> None:
-        """Find out whether the build or the device is at fault for a build that can't be opened.
-
-        The canary decides: only on a good device are all remaining seeds errors of the build.
-        """
-        self._check(locked, f"build {self.chunk.build} could not be opened")
-        for work in self._pipeline.take_all():
-            for artifact in self._evidence.log_of(work, problem.log_tail):
-                self._batches.add_artifact(artifact)
-            self._batches.add(
-                failed(
-                    work,
-                    place(),
-                    None,
-                    "error",
-                    f"build {self.chunk.build} can't be run: {problem}",
-                )
-            )
-
-    def _run_before(self, host: KernelHost, index: int) -> None:
-        """Run one test of the context.
-
-        A failure of the test is part of the context; a test that kills the child is not.
-        """
-        test = self.chunk.before[index]
-        inputs = shaped_inputs(test, quantise(test, generate(test, self.chunk.work[0][0])))
-        expected = output_shapes(test, self._resolved.produced)
-        slot = Slot(
-            host.folder,
-            f"before{index}",
-            {name: array.shape for name, array in inputs.items()},
-            expected,
-        )
-        slot.write(inputs)
-        host.submit({"test": test.canonical(), "seed": self.chunk.work[0][0], **slot.request()})
-        with contextlib.suppress(KernelError):
-            host.receive(time.monotonic() + self.chunk.first_seed_deadline_s)
-        slot.delete()
-        self._pipeline.count_position()
-
     def _stage(self, stage: str) -> None:
-        self._device_context.vitals.stage = stage
+        self._context.vitals.stage = stage

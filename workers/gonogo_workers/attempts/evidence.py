@@ -5,103 +5,102 @@ What a diagnosis needs is in the seed's row.
 
 from __future__ import annotations
 
-import heapq
 import logging
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from numpy.typing import NDArray
 
 from gonogo.judging.error_maps import error_map
 from gonogo.judging.inputs import generate, quantise
+from gonogo.reports.texts import short_name
 from gonogo.spec.test_spec import TestSpec
-from gonogo.spec.verdicts import Verdict
 from gonogo.workloads import exact_outputs
-from gonogo_workers.executors.base import FloatArray
 from gonogo_workers.messages.chunk import Chunk, Work
-from gonogo_workers.messages.rows import Row, rank
+from gonogo_workers.messages.rows import artifact
 
 log = logging.getLogger(__name__)
 
 KEPT_BYTES = 2**30
-"""Outputs of the worst seeds that stay in memory until the attempt's end; more are dropped."""
+"""Arrays of the worst seeds that stay in memory until the attempt's end; more are dropped."""
 MAX_LOGS = 3
 
 Artifact = dict[str, Any]
-Outputs = Mapping[str, FloatArray]
+Tensors = Mapping[str, NDArray[Any]]
+Rank = tuple[int, float]
+"""gonogo_workers.messages.rows.rank: larger is worse."""
 
 
-@dataclass(order=True)
-class _Candidate:
-    """A seed among the worst so far, with its outputs."""
+@dataclass(frozen=True)
+class Shown:
+    """The arrays of one run of a kernel, for its error maps."""
 
-    rank: tuple[int, float]
-    order: int
-    work: Work = field(compare=False)
-    outputs: Outputs = field(compare=False)
+    test: TestSpec
+    outputs: Tensors
+    given: Tensors | None
+    """The inputs; None where they are drawn again from the seed."""
+    label: str = ""
+    """The prefix of its outputs' names: the test that handed the arrays over."""
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the arrays in memory."""
+        arrays = (*self.outputs.values(), *(self.given or {}).values())
+        return sum(array.nbytes for array in arrays)
+
+    def maps(self, work: Work) -> Iterator[Artifact]:
+        """Yield the error map of each output."""
+        test, given = self.test, self.given
+        if given is None:
+            given = quantise(test, generate(test, work[0]))
+        for one in of_seed(test, work, given, self.outputs):
+            name = short_name(f"{self.label}/{one['output']}") if self.label else one["output"]
+            yield {**one, "output": name}
 
 
 class Evidence:
-    """Chooses the seeds of one attempt that get artifacts.
-
-    Used by one thread at a time, except `of_seed`, which is pure.
-    """
+    """Chooses the seeds of one attempt that get artifacts. Used by one thread at a time."""
 
     def __init__(self, chunk: Chunk) -> None:
         self._chunk = chunk
-        self._worst: list[_Candidate] = []
-        self._seen = 0
+        self._worst: list[tuple[Rank, Work, Sequence[Shown]]] = []
         self._logs = 0
         self._first: Work | None = None
 
     def wants_first(self, work: Work) -> bool:
-        """Return whether this seed, just judged, is the first of the attempt.
-
-        The first gets its artifacts now.
-        """
+        """Return whether this seed, just judged, is the attempt's first, which is shown now."""
         if self._first is not None or not self._chunk.evidence_first:
             return False
         self._first = work
         return True
 
-    def consider(self, work: Work, row: Row, outputs: Outputs) -> None:
-        """Keep the outputs if the seed is among the worst so far; a seed that passes never is."""
-        self._seen += 1
-        size = sum(array.nbytes for array in outputs.values())
-        if (
-            row["verdict"] == Verdict.pass_.value
-            or size * max(1, self._chunk.evidence_worst) > KEPT_BYTES
-        ):
+    def consider(self, work: Work, rank: Rank, shown: Sequence[Shown]) -> None:
+        """Keep the arrays if the seed is among the worst so far."""
+        count = self._chunk.evidence_worst
+        if isinstance(self._chunk.test, TestSpec):  # they are drawn again, which saves memory
+            shown = [replace(arrays, given=None) for arrays in shown]
+        if not count or sum(arrays.nbytes for arrays in shown) * count > KEPT_BYTES:
             return
-        if work != self._first and self._chunk.evidence_worst:
-            # -seen: among equally bad seeds the earliest stays
-            heapq.heappush(self._worst, _Candidate(rank(row), -self._seen, work, outputs))
-            if len(self._worst) > self._chunk.evidence_worst:
-                heapq.heappop(self._worst)
+        self._worst.append((rank, work, shown))
+        # The sort is stable: among equally bad seeds the earliest stays
+        self._worst.sort(key=lambda entry: entry[0], reverse=True)
+        del self._worst[count:]
 
     def log_of(self, work: Work, tail: str) -> Iterator[Artifact]:
         """Yield the log of a failed seed, for the first few of an attempt."""
         if tail and self._logs < MAX_LOGS:
             self._logs += 1
-            yield _artifact("log", work, None, {"text": tail})
+            yield artifact("log", work, {"text": tail})
 
     def worst(self) -> Iterator[Artifact]:
-        """Yield the artifacts of the worst seeds, worst first; their inputs are generated again."""
-        test = self._chunk.test
-        assert isinstance(test, TestSpec)
-        for candidate in sorted(self._worst, reverse=True):
-            yield from of_seed(
-                test,
-                candidate.work,
-                quantise(test, generate(test, candidate.work[0])),
-                candidate.outputs,
-            )
+        """Yield the artifacts of the worst seeds, worst first."""
+        for _, work, shown in self._worst:
+            for arrays in shown:
+                yield from arrays.maps(work)
 
 
-def of_seed(
-    test: TestSpec, work: Work, given: Mapping[str, NDArray[Any]], outputs: Outputs
-) -> list[Artifact]:
+def of_seed(test: TestSpec, work: Work, given: Tensors, outputs: Tensors) -> list[Artifact]:
     """Return the error map of each output of one seed; a downstream output has none.
 
     Never raises: evidence must not cost a result.
@@ -114,11 +113,7 @@ def of_seed(
             content = error_map(
                 outputs[name].reshape(shape), references[name].reshape(shape), test.numerics.output
             ).to_json()
-            artifacts.append(_artifact("error_map", work, name, content))
+            artifacts.append(artifact("error_map", work, content, name))
     except Exception:  # a bug in GoNoGo, logged with its trace
         log.exception("no evidence for seed %s: %s", work[0], test.key)
     return artifacts
-
-
-def _artifact(kind: str, work: Work, output: str | None, content: Mapping[str, Any]) -> Artifact:
-    return {"kind": kind, "seed": work[0], "repeat": work[1], "output": output, "content": content}

@@ -1,17 +1,15 @@
 """The runs of a gauge's chunk: right and wrong kernels on the same seeds.
 
-Each run is measured to a row of numbers. The loop, deadlines and the handling of lost children are
-the pipeline's. What differs: an item is a (seed, part), and a part may get permuted inputs or other
-numerics. The emulator's parts share a child, which is opened again for each part: there is no
-device to open.
+Each run is measured to a row of numbers. What differs from other pipelines: an item is a (seed,
+part), and a part may get permuted inputs or other numerics. The emulator's parts share a child,
+which is opened again for each part: there is no device to open.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,8 +17,7 @@ import numpy as np
 from gonogo.gauge import measure
 from gonogo.gauge.kernels import Part
 from gonogo.spec.verdicts import Verdict
-from gonogo_workers.attempts.lost_child import ChildLost
-from gonogo_workers.attempts.pipeline import SLOTS, Arrays, Item, Judged, Pipeline
+from gonogo_workers.attempts.pipeline import SLOTS, Arrays, ChildLost, Item, Judged, Pipeline
 from gonogo_workers.executors.base import KernelCrash, shaped_inputs
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.slots import Slot
@@ -30,43 +27,33 @@ from gonogo_workers.messages.rows import Place
 
 
 class GaugePipeline(Pipeline):
-    """The (seed, part) pairs of one attempt.
-
-    All methods but `stop` belong to the attempt's thread.
-    """
+    """The (seed, part) pairs of one attempt."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
+        self._parts = self._chunk.gauge or {}
         self._latest: measure.Drawn | None = None
         """The arrays of the latest seed: its parts come together, so they are drawn once."""
         self._drawn: dict[Work, measure.Drawn] = {}
         """The arrays of the runs that are under way."""
         self._drawing = threading.Lock()
 
-    def begin(self, host: KernelHost) -> Callable[[], Place]:
-        """Begin as every pipeline does, then report the parts that the test doesn't have.
-
-        They are `not_run`.
-        """
-        place = super().begin(host)
-        parts = self._chunk.gauge or {}
-        not_run = [work for work in self._todo if parts.get(work[1]) is None]
-        self._todo = deque(work for work in self._todo if parts.get(work[1]) is not None)
-        for work in not_run:
-            self._batches.add(
-                rows.failed(
-                    work, place(), None, Verdict.not_run.value, "no such part for this test"
-                )
-            )
-        return place
+    def begin(self, host: KernelHost) -> None:
+        """Begin as every pipeline does; the parts that the test doesn't have are `not_run`."""
+        super().begin(host)
+        known = {number for number, part in self._parts.items() if part is not None}
+        missing = [work for work in self._todo if work[1] not in known]
+        self._todo = deque(work for work in self._todo if work[1] in known)
+        for work in missing:
+            self.fail(work, verdict=Verdict.not_run, message="no such part for this test")
 
     def _part(self, work: Work) -> Part:
-        part = (self._chunk.gauge or {})[work[1]]
+        part = self._parts[work[1]]
         assert part is not None  # `begin` has answered for the others
         return part
 
-    def _canonical_test(self, work: Work) -> dict[str, Any]:
-        return self._part(work).test.canonical()
+    def _request(self, item: Item) -> Mapping[str, Any]:
+        return {**super()._request(item), "test": self._part(item.work).test.canonical()}
 
     def _admits(self, host: KernelHost, work: Work) -> bool:
         build = self._part(work).build
@@ -89,17 +76,11 @@ class GaugePipeline(Pipeline):
             # Failed runs are never judged, so their arrays are removed here
             while len(self._drawn) > self._max_judging + SLOTS:
                 del self._drawn[next(iter(self._drawn))]
-        given = dict(drawn.as_given_to(part).given)
-        slot.write(shaped_inputs(part.test, given))
+        slot.write(shaped_inputs(part.test, dict(drawn.as_given_to(part).given)))
         return {}, {}
 
-    def _judge(self, item: Item, place: Place, duration: float | None) -> Judged:
-        try:
-            outputs = item.slot.read()
-        finally:
-            item.home.append(item.slot)
-            os.eventfd_write(self._wake, 1)
-        part = self._part(item.work)
+    def _judge(self, item: Item, place: Place, duration_ms: float | None) -> Judged:
+        outputs, part = self._outputs(item), self._part(item.work)
         with self._drawing:
             drawn = self._drawn.pop(item.work, None) or measure.Drawn.of(self._test, item.work[0])
         with np.errstate(all="ignore"):  # NaN and Inf are judged, not warned of
@@ -107,8 +88,8 @@ class GaugePipeline(Pipeline):
                 part,
                 drawn,
                 outputs,
-                arithmetic=self._resolved.arithmetic,
-                produced=self._resolved.produced,
+                arithmetic=self.resolved.arithmetic,
+                produced=self.resolved.produced,
             )
-        stored = rows.gauged(item.work, place, duration, row)
-        return {**stored, "sentence": part.sentence}, {}, {}
+        stored = rows.gauged(item.work, place, duration_ms, row)
+        return Judged({**stored, "sentence": part.sentence})

@@ -6,9 +6,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from gonogo_workers.attempts.context import Vitals
 from gonogo_workers.devices.health_monitor import DeviceHealthMonitor, Order
 from gonogo_workers.server.client import Answer, Away, Refused, Server
 
@@ -19,27 +19,6 @@ BUSY_EVERY_S = 1.0
 """While an attempt runs, as a cancel must reach it within five seconds, or nobody answers."""
 
 
-@dataclass
-class Vitals:
-    """The worker's current work.
-
-    Written by the attempt's thread, read by the heartbeat: single attributes, so no lock is needed.
-    """
-
-    attempt: str | None = None
-    device: str | None = None
-    seed: int | None = None
-    stage: str = "idle"
-
-    def begin(self, attempt: str, device: str) -> None:
-        """Record that an attempt begins on a device."""
-        self.seed, self.device, self.attempt = None, device, attempt
-
-    def end(self) -> None:
-        """Record that the attempt has ended."""
-        self.attempt, self.seed, self.stage = None, None, "idle"
-
-
 class Heartbeat:
     """A thread that tells the service what this worker does, and hears what it should do.
 
@@ -48,18 +27,13 @@ class Heartbeat:
     """
 
     def __init__(
-        self,
-        server: Server,
-        identity: Callable[[], Mapping[str, Any]],
-        vitals: Vitals,
-        monitors: Sequence[DeviceHealthMonitor],
-        every_s: float,
-        changed: Callable[[], None],
+        self, server: Server, vitals: Vitals, every_s: float, changed: Callable[[], None]
     ) -> None:
         """`changed` is called when `is_heard` has changed."""
-        self._server, self._identity, self._vitals = server, identity, vitals
-        self._monitors = {monitor.device.identity: monitor for monitor in monitors}
+        self._server, self._vitals = server, vitals
         self._every_s, self._changed = every_s, changed
+        self._identity: Callable[[], Mapping[str, Any]] = dict
+        self._monitors: dict[str, DeviceHealthMonitor] = {}
         self.is_heard = False
         """Whether the last heartbeat was answered: then the service takes results, too."""
         self._watched: tuple[str, Callable[[], None]] | None = None
@@ -67,6 +41,13 @@ class Heartbeat:
         self._stop = threading.Event()
         self._next = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    def serve(
+        self, identity: Callable[[], Mapping[str, Any]], monitors: Sequence[DeviceHealthMonitor]
+    ) -> None:
+        """Say with each heartbeat what `identity` returns, and follow orders for these devices."""
+        self._identity = identity
+        self._monitors = {monitor.device.identity: monitor for monitor in monitors}
 
     def start(self) -> None:
         """Send the first heartbeat now: a drained device must take nothing at all."""

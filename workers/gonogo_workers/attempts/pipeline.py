@@ -13,11 +13,11 @@ import os
 import select
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +26,12 @@ from gonogo.errors import InfrastructureError, KernelOutputError, in_words
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import SeedJudgement, judge
 from gonogo.judging.replayed import undecided
-from gonogo.spec.selections import AnyTest
 from gonogo.spec.test_spec import TestSpec
-from gonogo_workers.attempts.evidence import Artifact, Evidence, of_seed
-from gonogo_workers.attempts.heartbeat import Vitals
-from gonogo_workers.attempts.lost_child import ChildLost, Hang
+from gonogo.spec.verdicts import Verdict
+from gonogo_workers.attempts.context import DeviceContext
+from gonogo_workers.attempts.evidence import Artifact, Evidence, Rank, Shown
 from gonogo_workers.executors.base import (
+    ExecutorFailure,
     FloatArray,
     KernelCrash,
     KernelError,
@@ -43,8 +43,7 @@ from gonogo_workers.executors.base import (
 )
 from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.kernel_host import KernelHost
-from gonogo_workers.executors.slots import Slot
-from gonogo_workers.executors.threads import Threads
+from gonogo_workers.executors.slots import Shapes, Slot
 from gonogo_workers.messages import rows
 from gonogo_workers.messages.batches import Batches
 from gonogo_workers.messages.chunk import Chunk, Work
@@ -53,10 +52,7 @@ from gonogo_workers.messages.rows import Place, Row
 log = logging.getLogger(__name__)
 
 SLOTS = 3
-"""One seed that runs, one waiting in the child's socket, one being read or written.
-
-The last one's outputs are being read, or its inputs written.
-"""
+"""One seed that runs, one waiting in the child's socket, one being read or written."""
 AHEAD = 2
 """Requests that the child may have received and not answered."""
 LARGE_ELEMENTS = 2**20
@@ -68,8 +64,33 @@ The device waits rather than fill the host's memory.
 HAND_BACK_GRACE_S = 0.7
 
 Arrays = dict[str, NDArray[Any]]
-Judged = tuple[Row, dict[str, FloatArray], Arrays]
-Compare = Callable[[SeedJudgement, int, Arrays, Arrays, dict[str, FloatArray]], SeedJudgement]
+Compare = Callable[[SeedJudgement, int, Arrays, Arrays, Arrays], SeedJudgement]
+
+
+class Judged(NamedTuple):
+    """A row, the arrays for its error maps, and how bad it is; None: it passes."""
+
+    row: Row
+    shown: Sequence[Shown] = ()
+    rank: Rank | None = None
+
+
+@dataclass(frozen=True)
+class Hang:
+    """A seed without an answer: `Pipeline.fail_hung` adds its row later."""
+
+    work: Work
+    place: Place
+    message: str
+    log_tail: str
+
+
+class ChildLost(Exception):
+    """The child crashed or was killed for hanging; the remaining seeds need a fresh one."""
+
+    def __init__(self, message: str, hang: Hang | None = None) -> None:
+        super().__init__(message)
+        self.hang = hang
 
 
 @dataclass
@@ -93,30 +114,21 @@ class _Judging:
     work: Work
     place: Place
     duration_ms: float | None
-    future: Future[Judged] = field(compare=False)
+    future: Future[Judged | None] = field(compare=False)
 
 
 class Pipeline:
     """The seeds of one attempt. All methods but `stop` belong to the attempt's thread."""
 
+    stage = "running"
+
     def __init__(
-        self,
-        chunk: Chunk,
-        resolved: ResolvedBuild,
-        device: str,
-        threads: Threads,
-        batches: Batches,
-        evidence: Evidence,
-        vitals: Vitals,
+        self, chunk: Chunk, resolved: ResolvedBuild, context: DeviceContext, batches: Batches
     ) -> None:
-        self._chunk, self._resolved, self._device = chunk, resolved, device
-        self._threads, self._batches, self._evidence, self._vitals = (
-            threads,
-            batches,
-            evidence,
-            vitals,
-        )
-        self._plan(chunk.test)
+        self._chunk, self.resolved, self._context = chunk, resolved, context
+        self._batches, self._evidence = batches, Evidence(chunk)
+        self.build, self.before = chunk.build, chunk.before
+        self._subject = f"build {chunk.build} "
         self._todo: deque[Work] = deque(chunk.work)
         self._preparing: deque[Item] = deque()
         self._running: deque[Item] = deque()
@@ -128,8 +140,6 @@ class Pipeline:
         """The number of seeds that the current child has answered, with or without numbers."""
         self.compare: Compare | None = None
         """Compares a judged seed with the reference build's result; None without a reference."""
-        self.unreplayed: Callable[[], str] = lambda: ""
-        """Returns why this card's results accuse no kernel; "" where they do."""
         self._host_run = ""
         self._position = 0
         self._warm = False
@@ -137,18 +147,14 @@ class Pipeline:
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._stop_at: float | None = None
         self._driving = False
-
-    def _plan(self, test: AnyTest) -> None:
-        """Derive what depends on the test alone.
-
-        A selection has neither shapes nor inputs (gonogo_workers.attempts.report_pipeline).
-        """
-        assert isinstance(test, TestSpec)
-        self._test = test
-        self._canonical = test.canonical()
-        self._input_shapes = {name: test.shape_of(name) for name in test.input_names}
-        self._output_shapes = output_shapes(test, self._resolved.produced)
-        self._max_judging = MAX_JUDGING[test.elements >= LARGE_ELEMENTS]
+        self._max_judging = MAX_JUDGING[True]
+        self._input_shapes: Shapes = {}
+        self._output_shapes: Shapes = {}
+        if isinstance(test := chunk.test, TestSpec):
+            self._test, self._canonical = test, test.canonical()
+            self._input_shapes = {name: test.shape_of(name) for name in test.input_names}
+            self._output_shapes = output_shapes(test, resolved.produced)
+            self._max_judging = MAX_JUDGING[test.elements >= LARGE_ELEMENTS]
 
     def __del__(self) -> None:
         os.close(self._wake)
@@ -165,37 +171,30 @@ class Pipeline:
         """
         at = time.monotonic() + grace_s
         self._stop_at = at if self._stop_at is None else min(at, self._stop_at)
-        os.eventfd_write(self._wake, 1)
+        self._woken()
         return not (grace_s and self._driving)
 
-    def begin(self, host: KernelHost) -> Callable[[], Place]:
-        """Begin with a fresh child: nothing has run in it, and it has no slots yet.
-
-        Return a function that gives the place of its next kernel.
-        """
-        self._host_run = host.host_run
-        self._position = 0
-        self._warm = False
-        self._free = deque()
-        self._slots = 0
-        self.answered = 0
-        return self._place
+    def begin(self, host: KernelHost) -> None:
+        """Begin with a fresh child: nothing has run in it, and it has no slots yet."""
+        self._host_run, self._position, self._warm = host.host_run, 0, False
+        self._free, self._slots, self.answered = deque(), 0, 0
 
     def count_position(self) -> None:
         """Count a kernel of the context, which is no seed, as run in this child."""
         self._position += 1
 
-    def withdraw(self, seeds: set[int]) -> list[Work]:
-        """Remove and return the work of these seeds; the caller will answer for it."""
-        withdrawn = [work for work in self._todo if work[0] in seeds]
-        self._todo = deque(work for work in self._todo if work[0] not in seeds)
-        return withdrawn
+    def withdraw(self, seeds: Mapping[int, tuple[str, Place, str]]) -> None:
+        """Answer for these seeds, each with a message, the place of its failure, and a log."""
+        for work in [work for work in self._todo if work[0] in seeds]:
+            self._todo.remove(work)
+            message, place, tail = seeds[work[0]]
+            self.fail(work, place, message=message, tail=tail)
 
-    def take_all(self) -> list[Work]:
-        """Remove and return all remaining work; the caller will answer for it."""
-        left = list(self._todo)
-        self._todo.clear()
-        return left
+    def refuse(self, problem: ExecutorFailure) -> None:
+        """Answer for all remaining work: the build can't be opened."""
+        message = f"{self._subject}can't be run: {problem}"
+        while self._todo:
+            self.fail(self._todo.popleft(), message=message, tail=problem.log_tail)
 
     def drive(self, host: KernelHost, tend: Callable[[], None]) -> None:
         """Run seeds in this child until none is left.
@@ -227,7 +226,11 @@ class Pipeline:
                         self._answer(host)
                     tend()
         except BaseException:
-            self._give_back()
+            # what the child has not answered goes back into the work, in order
+            left = [item.work for item in (*self._running, *self._preparing)]
+            self._todo.extendleft(reversed(left))
+            self._running.clear()
+            self._preparing.clear()
             raise
         finally:
             self._driving = False
@@ -237,13 +240,9 @@ class Pipeline:
 
         Raises Stopped after a call of `stop`.
         """
-        poll = select.poll()
-        poll.register(self._wake, select.POLLIN)
         while self._judging or (self._first_evidence and not self._first_evidence.done()):
             self._heed_stop()
-            if poll.poll(self._patience_ms()):
-                os.eventfd_read(self._wake)
-            self._collect()
+            self._wait(self._patience_ms())
             self._batches.flush_if_due()
         self._add_first_evidence()
         self._batches.flush()
@@ -254,40 +253,50 @@ class Pipeline:
     def drain(self, seconds: float) -> None:
         """Collect what is judged within this time, after a stop."""
         deadline = time.monotonic() + seconds
-        poll = select.poll()
-        poll.register(self._wake, select.POLLIN)
         while self._judging and (left := deadline - time.monotonic()) > 0:
-            if poll.poll(left * 1e3):
-                os.eventfd_read(self._wake)
-            self._collect()
+            self._wait(left * 1e3)
         if self._first_evidence is not None and self._first_evidence.done():
             self._add_first_evidence()
 
+    def fail_hung(self, hang: Hang, more: str) -> None:
+        """Add the row of a hung seed; `more` is what was found out since."""
+        message = hang.message + more
+        self.fail(hang.work, hang.place, verdict="hang", message=message, tail=hang.log_tail)
+
+    def fail(
+        self,
+        work: Work,
+        place: Place | None = None,
+        duration_ms: float | None = None,
+        *,
+        message: str,
+        verdict: str = "error",
+        tail: str = "",
+    ) -> None:
+        """Add the row of a seed without numbers, and the log of one of the first."""
+        for artifact in self._evidence.log_of(work, tail):
+            self._batches.add_artifact(artifact)
+        self._batches.add(rows.failed(work, place or self._place(), duration_ms, verdict, message))
+
+    def _wait(self, milliseconds: float) -> None:
+        """Wait for a thread or a stop, and add the rows of what has been judged."""
+        poll = select.poll()
+        poll.register(self._wake, select.POLLIN)
+        if poll.poll(milliseconds):
+            os.eventfd_read(self._wake)
+        self._collect()
+
     def _place(self) -> Place:
-        return Place(self._device, self._host_run, self._position)
+        return Place(self._context.device.identity, self._host_run, self._position)
 
     def _heed_stop(self) -> None:
         if self._stop_at is not None and (time.monotonic() >= self._stop_at or not self._running):
             raise Stopped("stopped between seeds")
 
-    def _give_back(self) -> None:
-        """Put the requests that the child has not answered back into the work, in order."""
-        left = [item.work for item in (*self._running, *self._preparing)]
-        self._todo.extendleft(reversed(left))
-        self._running.clear()
-        self._preparing.clear()
-
     def _patience_ms(self) -> float:
-        due = min(
-            self._running[0].deadline if self._running else math.inf,
-            self._batches.due or math.inf,
-            self._stop_at or math.inf,
-        )
-        return (
-            1000.0
-            if due == math.inf
-            else max(0.0, min(1000.0, (due - time.monotonic()) * 1e3 + 1.0))
-        )
+        deadline = self._running[0].deadline if self._running else math.inf
+        due = min(deadline, self._batches.due or math.inf, self._stop_at or math.inf)
+        return max(0.0, min(1000.0, (due - time.monotonic()) * 1e3 + 1.0))
 
     def _overdue(self) -> bool:
         return bool(self._running) and time.monotonic() >= self._running[0].deadline
@@ -299,21 +308,19 @@ class Pipeline:
             if not self._free:
                 if self._slots == SLOTS:
                     return
-                self._free.append(
-                    Slot(host.folder, str(self._slots), self._input_shapes, self._output_shapes)
-                )
+                shapes = self._input_shapes, self._output_shapes
+                self._free.append(Slot(host.folder, str(self._slots), *shapes))
                 self._slots += 1
             work, slot = self._todo.popleft(), self._free.popleft()
-            self._preparing.append(
-                Item(work, slot, self._free, self._later(partial(self._make_inputs, work, slot)))
-            )
+            inputs = self._later(partial(self._make_inputs, work, slot))
+            self._preparing.append(Item(work, slot, self._free, inputs))
 
     def _later(self, call: Callable[[], Any]) -> Future[Any]:
-        future = self._threads.submit(call)
+        future = self._context.threads.submit(call)
         future.add_done_callback(self._woken)
         return future
 
-    def _woken(self, _future: Future[Any]) -> None:
+    def _woken(self, _future: object = None) -> None:
         os.eventfd_write(self._wake, 1)
 
     def _make_inputs(self, work: Work, slot: Slot) -> tuple[Arrays, Arrays]:
@@ -322,9 +329,9 @@ class Pipeline:
         slot.write(shaped_inputs(self._test, given))
         return raw, given
 
-    def _canonical_test(self, _work: Work) -> Mapping[str, Any]:
-        """Return the test that the child is to run, in canonical form."""
-        return self._canonical
+    def _request(self, item: Item) -> Mapping[str, Any]:
+        """Return the request of a seed."""
+        return {"test": self._canonical, "seed": item.work[0], **item.slot.request()}
 
     def _admits(self, _host: KernelHost, _work: Work) -> bool:
         """Return whether this request may be sent to the child now."""
@@ -336,43 +343,27 @@ class Pipeline:
                 return
             item = self._preparing.popleft()
             problem = item.inputs.exception()
+            if isinstance(problem, OSError):
+                words = f"can't write the inputs of seed {item.work[0]}: {problem}"
+                raise InfrastructureError(words) from problem
             if problem is not None:
                 item.home.append(item.slot)
-                if isinstance(problem, OSError):
-                    raise InfrastructureError(
-                        f"can't write the inputs of seed {item.work[0]}: {problem}"
-                    ) from problem
-                self._fail(
-                    item.work, None, "error", f"the inputs can't be made: {in_words(problem)}", ""
-                )
+                self.fail(item.work, message=f"the inputs can't be made: {in_words(problem)}")
                 continue
             if not self._running:
                 self._make_head(item)
             self._running.append(item)
             try:
-                host.submit(
-                    {
-                        "test": self._canonical_test(item.work),
-                        "seed": item.work[0],
-                        **item.slot.request(),
-                    }
-                )
+                host.submit(self._request(item))
             except KernelCrash as crash:
-                self._lose_unsent(crash)
-
-    def _lose_unsent(self, crash: KernelCrash) -> NoReturn:
-        """Handle a child that ended before the last request could be sent.
-
-        The seed before that one ended it.
-        """
-        if len(self._running) > 1:
-            self._lose(crash)
-        raise ChildLost("the child ended between two seeds") from crash
+                if len(self._running) > 1:  # the seed before this one ended it
+                    self._lose(crash)
+                raise ChildLost("the child ended between two seeds") from crash
 
     def _make_head(self, item: Item) -> None:
         item.limit_s = self._chunk.limit_s(first=not self._warm)
         item.deadline = time.monotonic() + item.limit_s
-        self._vitals.seed = item.work[0]
+        self._context.vitals.seed = item.work[0]
 
     def _answer(self, host: KernelHost) -> None:
         """Receive the answer to the oldest request, or find out that none will come."""
@@ -383,18 +374,26 @@ class Pipeline:
         except KernelError as problem:
             item = self._next()
             item.home.append(item.slot)
-            self._fail(item.work, None, problem.verdict, str(problem), problem.log_tail)
+            self.fail(item.work, message=str(problem), tail=problem.log_tail)
             self._position += 1
             return
         except (KernelHang, KernelCrash) as problem:
             self._lose(problem)
-            return
-        item = self._next()
-        duration = duration_of(answer)
-        place = self._place()
+        item, place = self._next(), self._place()
         self._position += 1
-        future = self._later(lambda: self._judge(item, place, duration))
-        self._judging.append(_Judging(item.work, place, duration, future))
+        self._answered(host, item, place, duration_of(answer))
+
+    def _answered(
+        self, _host: KernelHost, item: Item, place: Place, duration_ms: float | None
+    ) -> None:
+        """Handle the answer to a seed."""
+        judging = partial(self._judge, item, place, duration_ms)
+        self._judge_later(item.work, place, duration_ms, judging)
+
+    def _judge_later(
+        self, work: Work, place: Place, duration_ms: float | None, call: Callable[[], Judged | None]
+    ) -> None:
+        self._judging.append(_Judging(work, place, duration_ms, self._later(call)))
 
     def _next(self) -> Item:
         """Return the item just answered, and start the deadline of the next one."""
@@ -405,7 +404,7 @@ class Pipeline:
             self._make_head(self._running[0])
         return item
 
-    def _lose(self, problem: KernelHang | KernelCrash) -> None:
+    def _lose(self, problem: KernelHang | KernelCrash) -> NoReturn:
         """Handle a child that is lost over the oldest seed.
 
         That seed gets its row, the others a fresh child.
@@ -414,59 +413,46 @@ class Pipeline:
             raise Stopped("the child was stopped") from problem
         item = self._running.popleft()
         self.answered += 1
+        message, hang = str(problem), None
         if isinstance(problem, KernelHang):
             message = f"no answer within {item.limit_s:g} s"
-            raise ChildLost(
-                f"seed {item.work[0]}: {message}",
-                Hang(item.work, self._place(), message, problem.log_tail),
-            ) from problem
-        message = str(problem)
-        self._fail(item.work, None, problem.verdict, message, problem.log_tail)
-        raise ChildLost(f"seed {item.work[0]}: {message}") from problem
+            hang = Hang(item.work, self._place(), message, problem.log_tail)
+        else:
+            self.fail(item.work, verdict="crash", message=message, tail=problem.log_tail)
+        raise ChildLost(f"seed {item.work[0]}: {message}", hang) from problem
 
-    def fail_hung(self, hang: Hang, more: str) -> None:
-        """Add the row of a hung seed; `more` is what was found out since."""
-        for artifact in self._evidence.log_of(hang.work, hang.log_tail):
-            self._batches.add_artifact(artifact)
-        self._batches.add(
-            rows.failed(hang.work, hang.place, None, KernelHang.verdict, hang.message + more)
-        )
-
-    def _fail(
-        self, work: Work, duration_ms: float | None, verdict: str, message: str, tail: str
-    ) -> None:
-        for artifact in self._evidence.log_of(work, tail):
-            self._batches.add_artifact(artifact)
-        self._batches.add(rows.failed(work, self._place(), duration_ms, verdict, message))
-
-    def _judge(self, item: Item, place: Place, duration: float | None) -> Judged:
+    def _outputs(self, item: Item) -> dict[str, FloatArray]:
+        """Return the outputs of a seed, whose slot is free after that."""
         try:
-            outputs = item.slot.read()
+            return item.slot.read()
         finally:
             item.home.append(item.slot)
-            os.eventfd_write(self._wake, 1)
+            self._woken()
+
+    def _judge(self, item: Item, place: Place, duration_ms: float | None) -> Judged | None:
+        """Judge a seed, in a thread; None: there is nothing to send."""
+        test, outputs = self._test, self._outputs(item)
         raw, given = item.inputs.result()
         with np.errstate(all="ignore"):  # NaN and Inf are judged, not warned of
             judgement = judge(
-                self._test,
+                test,
                 raw,
                 given,
                 outputs,
-                arithmetic=self._resolved.arithmetic,
-                produced=self._resolved.produced,
-                on_wormhole=self._resolved.executor.on_wormhole,
+                arithmetic=self.resolved.arithmetic,
+                produced=self.resolved.produced,
+                on_wormhole=self.resolved.executor.on_wormhole,
             )
-        reason = self.unreplayed()
-        if reason:
-            judgement = undecided(self._test, judgement, reason)
+        if reason := self._context.monitor.unreplayed:
+            judgement = undecided(test, judgement, reason)
         if self.compare is not None:
             judgement = self.compare(judgement, item.work[0], raw, given, outputs)
-        return rows.judged(item.work, place, duration, judgement), outputs, given
+        row = rows.judged(item.work, place, duration_ms, judgement)
+        rank = None if row["verdict"] == Verdict.pass_ else rows.rank(row)
+        return Judged(row, [Shown(test, outputs, given)], rank)
 
     def _collect(self) -> None:
         """Add the rows of the seeds that have been judged."""
-        if not any(judging.future.done() for judging in self._judging):
-            return
         waiting = []
         for judging in self._judging:
             if not judging.future.done():
@@ -476,20 +462,21 @@ class Pipeline:
             if problem is not None:
                 if not isinstance(problem, KernelError | KernelOutputError):
                     log.error("seed %s can't be judged", judging.work[0], exc_info=problem)
-                self._batches.add(
-                    rows.failed(
-                        judging.work, judging.place, judging.duration_ms, "error", in_words(problem)
-                    )
-                )
-                continue
-            row, outputs, given = judging.future.result()
-            self._batches.add(row)
-            if self._evidence.wants_first(judging.work):
-                self._first_evidence = self._later(
-                    partial(of_seed, self._test, judging.work, given, outputs)
-                )
-            self._evidence.consider(judging.work, row, outputs)
+                where = judging.work, judging.place, judging.duration_ms
+                self.fail(*where, message=in_words(problem))
+            elif (judged := judging.future.result()) is not None:
+                self._add(judging.work, judged)
         self._judging = waiting
+
+    def _add(self, work: Work, judged: Judged) -> None:
+        self._batches.add(judged.row)
+        if judged.shown and self._evidence.wants_first(work):
+            shown = judged.shown
+            self._first_evidence = self._later(
+                lambda: [artifact for arrays in shown for artifact in arrays.maps(work)]
+            )
+        elif judged.rank is not None:
+            self._evidence.consider(work, judged.rank, judged.shown)
 
     def _add_first_evidence(self) -> None:
         if self._first_evidence is not None:

@@ -1,86 +1,58 @@
 """The iterations of a selection, one after the other in a child that runs existing tests.
 
-Threads judge the arrays that the tests hand over. The loop, deadlines and the handling of lost
-children are those of the pipeline of kernels.
+Threads judge the arrays that the tests hand over.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import gonogo.settings
-from gonogo.errors import JobError, in_words
+from gonogo.errors import JobError
+from gonogo.reports import forms
 from gonogo.reports.outcomes import Outcome
-from gonogo.spec.selections import AnyTest, Selection
-from gonogo_workers.attempts import report_stages
-from gonogo_workers.attempts.evidence import Evidence
+from gonogo.spec import stages
+from gonogo.spec.selections import Selection
+from gonogo.spec.verdicts import Verdict
+from gonogo_workers.attempts.context import DeviceContext
+from gonogo_workers.attempts.evidence import Shown
 from gonogo_workers.attempts.gauge_pipeline import GaugePipeline
-from gonogo_workers.attempts.heartbeat import Vitals
-from gonogo_workers.attempts.lost_child import ChildLost, Hang
-from gonogo_workers.attempts.pipeline import AHEAD, Item, Pipeline
-from gonogo_workers.attempts.report_evidence import JudgedArrays, ReportEvidence
-from gonogo_workers.executors.base import KernelCrash, KernelError, KernelHang, duration_of
+from gonogo_workers.attempts.pipeline import Arrays, ChildLost, Hang, Item, Judged, Pipeline
 from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.slots import Slot
-from gonogo_workers.executors.threads import Threads
 from gonogo_workers.messages import rows
 from gonogo_workers.messages.batches import Batches
 from gonogo_workers.messages.chunk import Chunk, Work
-from gonogo_workers.messages.rows import Place, Row
+from gonogo_workers.messages.rows import Place
 from gonogo_workers.reports import dumps
-from gonogo_workers.reports import rows as report_rows
 from gonogo_workers.reports.dumps import Dump
 from gonogo_workers.reports.exchange import read_reports, request
-from gonogo_workers.reports.rows import LOST, Report
+from gonogo_workers.reports.rows import LOST, Report, iteration_row
+from gonogo_workers.reports.rows import Judged as JudgedDump
 
 log = logging.getLogger(__name__)
 
-MAX_WAITING = 2
-"""Iterations whose arrays may wait in memory to be judged."""
-
-Finished = tuple[Row, list[JudgedArrays]]
-
-
-def parts_for(
-    chunk: Chunk,
-    resolved: ResolvedBuild,
-    device: str,
-    threads: Threads,
-    batches: Batches,
-    vitals: Vitals,
-) -> tuple[Evidence | ReportEvidence, Pipeline]:
-    """Return the evidence and the pipeline of an attempt.
-
-    Their kind depends on the chunk: a kernel, the parts of a gauge, or a selection.
-    """
-    if isinstance(chunk.test, Selection):
-        reported = ReportEvidence(chunk)
-        return reported, ReportPipeline(chunk, resolved, device, threads, batches, reported, vitals)
-    evidence = Evidence(chunk)
-    if chunk.gauge is not None:
-        return evidence, GaugePipeline(chunk, resolved, device, threads, batches, evidence, vitals)
-    return evidence, Pipeline(chunk, resolved, device, threads, batches, evidence, vitals)
+STAGES = "stages"
+"""The kind of a table of stages; gonogo_service.results.stages reads it."""
+MAX_SHOWN = 4
+"""Tests of one iteration that get error maps."""
 
 
-@dataclass
-class _Waiting:
-    """An iteration whose reports are here, and whose arrays are being judged."""
-
-    work: Work
-    place: Place
-    duration_ms: float | None
-    future: Future[Finished]
+def pipeline_of(
+    chunk: Chunk, resolved: ResolvedBuild, context: DeviceContext, batches: Batches
+) -> Pipeline:
+    """Return the pipeline of a chunk: a kernel's, a gauge's parts, or a selection's."""
+    kind = ReportPipeline if isinstance(chunk.test, Selection) else Pipeline
+    return (GaugePipeline if chunk.gauge is not None else kind)(chunk, resolved, context, batches)
 
 
 @dataclass(frozen=True)
-class _Iteration:
+class Iteration:
     """An iteration as its child reported it."""
 
     work: Work
@@ -88,99 +60,81 @@ class _Iteration:
     duration_ms: float | None
     reports: Sequence[Report]
     arrays: Mapping[str, Sequence[Dump]]
+    """By the name of the test that handed them over."""
+
+    def judged(self, arithmetic: str | None) -> Judged:
+        """Return the row, and the arrays of the worst tests (else of the first) to be shown."""
+        found: dict[str, list[JudgedDump]] = {}
+        for name, group in self.arrays.items():
+            labels = dumps.labels(name, group)
+            found[name] = [
+                dumps.judged(dump, label, arithmetic)
+                for dump, label in zip(group, labels, strict=True)
+            ]
+        where = self.work, self.place, self.duration_ms
+        row = iteration_row(*where, self.reports, found)
+        ranked = [
+            (rows.rank(one.judgement.to_json()), one)
+            for group in found.values()
+            for one in group
+            if one.judgement is not None
+        ]
+        wrong = [entry for entry in ranked if entry[1].is_wrong]
+        wrong.sort(key=lambda entry: entry[0], reverse=True)
+        chosen = wrong[:MAX_SHOWN] or ranked[:1]
+        return Judged(row, [_shown(one) for _, one in chosen], wrong[0][0] if wrong else None)
+
+
+def _shown(judged: JudgedDump) -> Shown:
+    """Return the wrong outputs of a test's arrays, or all where none is."""
+    assert judged.test is not None
+    assert judged.judgement is not None
+    outputs = judged.judgement.outputs
+    wrong = {name for name in outputs if outputs[name].verdict is not Verdict.pass_}
+    shown = {n: array for n, array in judged.outputs.items() if not wrong or n in wrong}
+    return Shown(judged.test, shown, judged.given, judged.label)
 
 
 class ReportPipeline(Pipeline):
-    """The iterations of one attempt. All methods but `stop` belong to the attempt's thread."""
+    """The iterations of one attempt: they need no inputs, only a file for their reports."""
 
-    def __init__(
-        self,
-        chunk: Chunk,
-        resolved: ResolvedBuild,
-        device: str,
-        threads: Threads,
-        batches: Batches,
-        evidence: ReportEvidence,
-        vitals: Vitals,
-    ) -> None:
-        super().__init__(
-            chunk, resolved, device, threads, batches, cast(Evidence, evidence), vitals
-        )
-        self._report_evidence = evidence
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        assert isinstance(self._chunk.test, Selection)
+        self._selection = self._chunk.test
         self._files: dict[Work, Path] = {}
-        self._hung: _Iteration | None = None
+        self._hung: Iteration | None = None
         self._max_elements = gonogo.settings.load().max_elements
 
-    def _plan(self, test: AnyTest) -> None:
-        assert isinstance(test, Selection)
-        self._selection = test
+    def _make_inputs(self, work: Work, slot: Slot) -> tuple[Arrays, Arrays]:
+        return {}, {}
 
-    def _prepare(self, host: KernelHost) -> None:
-        """Queue iterations: they need no inputs, only a file for their reports."""
-        while self._todo and len(self._judging) < MAX_WAITING and len(self._preparing) < AHEAD:
-            work = self._todo.popleft()
-            self._files[work] = host.folder / f"reports-{work[0]}-{work[1]}.json"
-            nothing: Future[Any] = Future()
-            nothing.set_result(({}, {}))
-            self._preparing.append(Item(work, Slot(host.folder, "", {}, {}), deque(), nothing))
+    def _request(self, item: Item) -> Mapping[str, Any]:
+        seed, repeat = item.work
+        file = self._files[item.work] = item.slot.folder / f"reports-{seed}-{repeat}.json"
+        return request(self._selection, seed, file, self._chunk.limit_s(first=not self._warm))
 
-    def _submit(self, host: KernelHost) -> None:
-        while self._preparing and len(self._running) < AHEAD:
-            item = self._preparing.popleft()
-            if not self._running:
-                self._make_head(item)
-            self._running.append(item)
-            try:
-                host.submit(
-                    request(
-                        self._selection,
-                        item.work[0],
-                        self._files[item.work],
-                        self._chunk.limit_s(first=not self._warm),
-                    )
-                )
-            except KernelCrash as crash:
-                self._lose_unsent(crash)
-
-    def _answer(self, host: KernelHost) -> None:
-        if not self._running:
-            raise ChildLost("the child ended between two iterations")
-        try:
-            answer = host.receive(self._running[0].deadline)
-        except KernelError as problem:
-            self._fail(self._next().work, None, problem.verdict, str(problem), problem.log_tail)
-            self._position += 1
-            return
-        except (KernelHang, KernelCrash) as problem:
-            self._lose(problem)
-            return
-        work = self._next().work
-        place = self._place()
-        self._position += 1
-        duration = duration_of(answer)
+    def _answered(
+        self, host: KernelHost, item: Item, place: Place, duration_ms: float | None
+    ) -> None:
+        item.home.append(item.slot)
+        work = item.work
         try:
             reports = read_reports(self._files.pop(work))
         except JobError as problem:
-            self._fail(work, duration, "error", str(problem), host.log.tail())
+            self.fail(work, None, duration_ms, message=str(problem), tail=host.log.tail())
             return
-        staged = report_stages.artifact(
-            work, reports, self._resolved.suites.get(self._selection.suite or "", {})
-        )
-        if staged is not None:
-            self._batches.add_artifact(staged)
+        self._add_stages(work, reports)
         # The arrays are read now: their files go with the child
-        arrays = read_dumps(reports, self._max_elements)
-        iteration = _Iteration(work, place, duration, reports, arrays)
+        arrays = dumps.read_all(reports, self._max_elements)
+        iteration = Iteration(work, place, duration_ms, reports, arrays)
         lost = [report for report in reports if report.outcome in LOST]
         if any(report.outcome is Outcome.hang for report in lost):
             self._hung = iteration
-            raise ChildLost(
-                f"iteration {work[0]}: a test hung", Hang(work, place, "", host.log.tail())
-            )
-        self._judge_later(iteration)
+            hang = Hang(work, place, "", host.log.tail())
+            raise ChildLost(f"iteration {work[0]}: a test hung", hang)
+        self._judge_iteration(iteration, host.log.tail() if lost else "")
         if lost:
-            for artifact in self._report_evidence.log_of(work, host.log.tail()):
-                self._batches.add_artifact(artifact)
             raise ChildLost(f"iteration {work[0]}: {lost[0].outcome} in {lost[0].name}")
 
     def fail_hung(self, hang: Hang, more: str) -> None:
@@ -192,106 +146,42 @@ class ReportPipeline(Pipeline):
         if iteration is None:
             super().fail_hung(hang, more)
             return
-        for artifact in self._report_evidence.log_of(hang.work, hang.log_tail):
-            self._batches.add_artifact(artifact)
         name = next(report.name for report in iteration.reports if report.outcome is Outcome.hang)
-        self._judge_later(iteration, more and f"{name} hung{more}")
+        self._judge_iteration(iteration, hang.log_tail, more and f"{name} hung{more}")
 
-    def _judge_later(self, iteration: _Iteration, more: str = "") -> None:
+    def _judge_iteration(self, iteration: Iteration, tail: str, more: str = "") -> None:
         """Have a thread judge the arrays; `more` is what else was found out about the iteration."""
+        for artifact in self._evidence.log_of(iteration.work, tail):
+            self._batches.add_artifact(artifact)
 
-        def judge() -> Finished:
-            row, judged = judge_iteration(
-                iteration.work,
-                iteration.place,
-                iteration.duration_ms,
-                iteration.reports,
-                iteration.arrays,
-                self._resolved.arithmetic,
-            )
+        def judge() -> Judged:
+            judged = iteration.judged(self.resolved.arithmetic)
             if more:
-                message = "; ".join(filter(None, (row.get("message"), more)))
-                row["message"] = message[: rows.MAX_MESSAGE_CHARS]
-            return row, judged
+                message = "; ".join(filter(None, (judged.row.get("message"), more)))
+                judged.row["message"] = message[: rows.MAX_MESSAGE_CHARS]
+            return judged
 
-        self._judging.append(
-            cast(
-                Any,
-                _Waiting(
-                    iteration.work, iteration.place, iteration.duration_ms, self._later(judge)
-                ),
-            )
-        )
+        self._judge_later(iteration.work, iteration.place, iteration.duration_ms, judge)
 
-    def _collect(self) -> None:
-        waiting = []
-        for judging in cast(list[_Waiting], self._judging):
-            if not judging.future.done():
-                waiting.append(judging)
-                continue
-            problem = judging.future.exception()
-            if problem is not None:
-                log.error("iteration %s can't be judged", judging.work[0], exc_info=problem)
-                self._batches.add(
-                    rows.failed(
-                        judging.work, judging.place, judging.duration_ms, "error", in_words(problem)
-                    )
-                )
-                continue
-            row, judged = judging.future.result()
-            self._batches.add(row)
-            if judged and self._report_evidence.wants_first(judging.work):
-                for artifact in self._report_evidence.of(judging.work, judged):
-                    self._batches.add_artifact(artifact)
-            else:
-                self._report_evidence.consider(judging.work, judged)
-        self._judging = cast(Any, waiting)
+    def _add_stages(self, work: Work, reports: Sequence[Report]) -> None:
+        """Add the table of a staged suite's iteration.
 
-
-def read_dumps(reports: Sequence[Report], max_elements: int) -> dict[str, list[Dump]]:
-    """Return the arrays of every test that handed some over, by its name."""
-    left, number = dumps.MAX_BYTES, 0
-    dumps_by_test: dict[str, list[Dump]] = {}
-    for report in reports:
-        for entry in report.dumps:
-            number += 1
-            if number > dumps.MAX_DUMPS:
-                problem = f"more than {dumps.MAX_DUMPS} arrays of kernels in one iteration"
-                dumps_by_test.setdefault(report.name, []).append(
-                    Dump(None, {}, {}, None, "", problem)
-                )
-                break
-            dump = dumps.read(entry, max_elements=max_elements, left=left)
-            left -= dump.nbytes
-            dumps_by_test.setdefault(report.name, []).append(dump)
-    return dumps_by_test
-
-
-def judge_iteration(
-    work: Work,
-    place: Place,
-    duration_ms: float | None,
-    reports: Sequence[Report],
-    arrays: Mapping[str, Sequence[Dump]],
-    arithmetic: str | None,
-) -> Finished:
-    """Return the row of an iteration, and the arrays that were judged."""
-    judged_arrays: list[JudgedArrays] = []
-    judged_by_test: dict[str, list[report_rows.Judged]] = {}
-    for name, group in arrays.items():
-        for dump, label in zip(group, dumps.labels(name, group), strict=True):
-            judged_dump = dumps.judged(dump, label, arithmetic)
-            judged_by_test.setdefault(name, []).append(judged_dump.judged)
-            if judged_dump.judged.judgement is not None and judged_dump.judged.test is not None:
-                judged_arrays.append(
-                    JudgedArrays(
-                        label,
-                        judged_dump.judged.test,
-                        judged_dump.judged.judgement,
-                        judged_dump.given,
-                        judged_dump.outputs,
-                    )
-                )
-    return report_rows.iteration_row(
-        work, place, duration_ms, reports, judged_by_test
-    ), judged_arrays
+        Storage joins the tables of all iterations and adds blocker and regressions.
+        """
+        tests = [
+            {
+                "stage": report.stage,
+                "name": report.name,
+                "outcome": report.outcome.value,
+                "message": report.message,
+                "duration_ms": report.duration_ms,
+            }
+            | {key: report.more[key] for key in ("requires", "blocked_by") if key in report.more}
+            for report in reports
+        ]
+        table = stages.table(tests, self.resolved.suites.get(self._selection.suite or "", {}))
+        content = table.to_json()
+        if table.stages and not forms.is_plain(content):  # the service would refuse the message
+            log.warning("iteration %s: the table of its stages is too large", work[0])
+        elif table.stages:
+            self._batches.add_artifact(rows.artifact(STAGES, work, content))

@@ -14,6 +14,7 @@ import typer
 from gonogo.cli.kit import show
 from gonogo.cli.kit.fail_on import FAIL_ON, FailOn
 from gonogo.cli.kit.given import refuse_others
+from gonogo.cli.kit.option_groups import grouped
 from gonogo.errors import FieldError
 from gonogo_workers.cli import options, selections
 from gonogo_workers.cli.named_builds import check_build, check_selection, default_build
@@ -43,17 +44,15 @@ def _count(text: str) -> int:
     return count
 
 
+@grouped
 def check(
     ctx: typer.Context,
-    shape: str | None = typer.Option(
-        None, help="Shape of x, such as 3,273,1,8462; needed for a kernel."
-    ),
+    flags: options.TestFlags,
     build: str | None = typer.Option(
         None,
         help="Build to run; default: correct on the emulator, torch-eager, ttnn. "
         "`gonogo kernels show KERNEL` lists the emulator's.",
     ),
-    kernel: str = options.KERNEL,
     executor: str = typer.Option(
         "emulator",
         help="How to run it: emulator, torch, ttnn, gtest, pytest, or one of GONOGO_EXECUTORS.",
@@ -65,15 +64,7 @@ def check(
     seeds: int = typer.Option(1, parser=_count, metavar="INTEGER", help="How many seeds."),
     seed_start: int = typer.Option(0, "--seed-start", min=0, help="The first seed."),
     repeats: int = typer.Option(1, min=1, help="Runs of each seed."),
-    parameters: str | None = options.PARAMETERS,
-    epsilon: float | None = options.EPSILON,
-    rtol: float | None = options.RTOL,
-    atol: float | None = options.ATOL,
-    pcc: float | None = options.PCC,
-    frobenius: float | None = options.FROBENIUS,
-    ulp: float | None = options.ULP,
     reference_build: str | None = options.REFERENCE_BUILD,
-    inputs: str | None = options.INPUTS,
     exact: bool = typer.Option(
         False, "--exact", help="Exact inputs: right kernels agree on them to the bit."
     ),
@@ -82,7 +73,6 @@ def check(
         help="Tests that run first in the same process, as a job has them: "
         '{"name": "suite", "before": [{"kernel": ...}]}.',
     ),
-    numerics: str | None = options.NUMERICS,
     deadline: float | None = options.DEADLINE,
     fail_on: FailOn = FAIL_ON,
     as_json: bool = options.JSON,
@@ -125,13 +115,11 @@ def check(
             as_json=as_json,
             fail_on=fail_on,
         )
-    if shape is None:
+    if flags.shape is None:
         raise FieldError("test.shape", None, "is required", limit="such as --shape 3,273,1,8462")
-    if exact and inputs is not None:
+    if exact and flags.inputs is not None:
         raise FieldError("exact", True, "draws all tensors itself", limit="no --inputs beside it")
-    tolerance = {"rtol": rtol, "atol": atol, "pcc": pcc, "frobenius": frobenius, "ulp": ulp}
-    given = {"parameters": parameters, "inputs": inputs, "numerics": numerics}
-    data = options.test_from_flags(kernel, shape, epsilon, tolerance, given)
+    data = flags.test(flags.shape)
     if exact:
         data["inputs"] = {"regime": "exact"}
     most = gonogo.settings.load().max_elements

@@ -44,16 +44,9 @@ def show_gauges(
     )
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for name in columns:
-        table.add_column(name)
-    return table
-
-
 def parts(result: MeasuredTest) -> Table:
     """Return a table of kernels: right ones with false alarms, wrong ones with misses."""
-    table = _table(
+    table = show.plain_table(
         "kernel", "is", "failed wrongly", "passed wrongly", "can't show", "rounding doesn't explain"
     )
     for name, alarms in result.false_alarms.parts.items():
@@ -76,7 +69,7 @@ def arithmetic(result: MeasuredTest) -> Table:
     """Return the arithmetics of the kernels, and what no seed of them could have shown."""
     from gonogo.gauge.summary import alike
 
-    table = _table("kernels", "output", "arithmetic", "detection limits")
+    table = show.plain_table("kernels", "output", "arithmetic", "detection limits")
     for kernels, outputs in alike(result.arithmetic):
         for number, output in enumerate(outputs):
             limits = unseen(output.detection_limits) or "-"
@@ -86,7 +79,7 @@ def arithmetic(result: MeasuredTest) -> Table:
 
 def windows(result: MeasuredTest) -> Table:
     """Return a table with the edges of the window, a row per comparator and output."""
-    table = _table(
+    table = show.plain_table(
         "comparator",
         "output",
         "right kernels need",
@@ -96,18 +89,11 @@ def windows(result: MeasuredTest) -> Table:
         "misses at the lower edge",
     )
     for window in result.windows:
-        first = True
-        for name, edges in window.outputs.items():
-            table.add_row(
-                str(window) if first else "",
-                name,
-                show.number(edges.lower),
-                show.number(edges.observed),
-                show.number(edges.upper),
-                ("yes" if window.works else "no") if first else "",
-                ", ".join(window.missed) if first else "",
-            )
-            first = False
+        works = "yes" if window.works else "no"
+        for number, (name, edges) in enumerate(window.outputs.items()):
+            values = map(show.number, (edges.lower, edges.observed, edges.upper))
+            last = ("", "") if number else (works, ", ".join(window.missed))
+            table.add_row("" if number else str(window), name, *values, *last)
         if not window.outputs:
             table.add_row(str(window), "", "unbounded", "", "", "no", "")
     return table
@@ -115,7 +101,7 @@ def windows(result: MeasuredTest) -> Table:
 
 def gates(result: MeasuredTest) -> Table:
     """Return a table of what public suites' gates would have said of the same runs."""
-    table = _table("gate of a public suite", "limit", "false alarms", "rejects", "misses")
+    table = show.plain_table("gate of a public suite", "limit", "false alarms", "rejects", "misses")
     for name, gate in result.gates.items():
         rejected = f"{len(gate.rejected)} of {len(gate.rejected) + len(gate.missed)}"
         missed = ", ".join(gate.missed)
@@ -125,7 +111,9 @@ def gates(result: MeasuredTest) -> Table:
 
 def summary(results: Sequence[tuple[Entry, MeasuredTest, list[TriedSummary]]]) -> Table:
     """Return a table with a row per test."""
-    table = _table("test", "is", "false alarms", "missed", "blind to", "a tolerance works")
+    table = show.plain_table(
+        "test", "is", "false alarms", "missed", "blind to", "a tolerance works"
+    )
     for entry, result, _ in results:
         able = sum(1 for misses in result.misses.parts.values() if misses.of)
         table.add_row(

@@ -102,22 +102,11 @@ def shape_flag(text: str) -> list[int]:
         ) from None
 
 
-def test_from_flags(
-    kernel: str,
-    shape: str,
-    epsilon: float | None,
-    tolerance: Mapping[str, float | None],
-    given: Mapping[str, str | None],
-) -> dict[str, Any]:
-    """Return a test as JSON without the fields that aren't given. Raises FieldError.
-
-    kernel: a name, or a Python file, which is loaded.
-    given: the flags that hold JSON, by field.
-    """
-    fields_given = {name: json_flag(text, f"test.{name}") for name, text in given.items()}
-    test = {"kernel": named(kernel), "shape": shape_flag(shape), "epsilon": epsilon} | fields_given
-    test["tolerance"] = {name: value for name, value in tolerance.items() if value is not None}
-    return {name: value for name, value in test.items() if value is not None}
+def json_fields(**given: str | None) -> dict[str, Any]:
+    """Return the fields of a test whose flags hold JSON and are given. Raises FieldError."""
+    return {
+        name: json_flag(text, f"test.{name}") for name, text in given.items() if text is not None
+    }
 
 
 @dataclass(frozen=True)
@@ -139,11 +128,19 @@ class TestFlags:
     numerics: str | None = NUMERICS
 
     def test(self, shape: str) -> dict[str, Any]:
-        """Return the test as JSON, as `test_from_flags` does."""
+        """Return the test as JSON without the fields that aren't given. Raises FieldError.
+
+        A kernel that is a Python file is loaded.
+        """
+        test: dict[str, Any] = {"kernel": named(self.kernel), "shape": shape_flag(shape)}
+        if self.epsilon is not None:
+            test["epsilon"] = self.epsilon
         comparators = ("rtol", "atol", "pcc", "frobenius", "ulp")
-        tolerance = {name: getattr(self, name) for name in comparators}
-        given = {name: getattr(self, name) for name in ("parameters", "inputs", "numerics")}
-        return test_from_flags(self.kernel, shape, self.epsilon, tolerance, given)
+        values = {name: getattr(self, name) for name in comparators}
+        test["tolerance"] = {name: value for name, value in values.items() if value is not None}
+        return test | json_fields(
+            parameters=self.parameters, inputs=self.inputs, numerics=self.numerics
+        )
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
@@ -254,9 +251,7 @@ def _outputs(rows: Sequence[Row], test: TestSpec) -> Table:
         "error ÷ rounding": "rounding_ratio",
         "1-PCC": "pcc_deficit",
     }
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for name in ("output", "verdict", "explanation", *numbers):
-        table.add_column(name, justify="right" if name in numbers else "left")
+    table = show.plain_table("output", "verdict", "explanation", *numbers, right=numbers)
     for output in test.outputs:
         results = [row["outputs"][output] for row in rows if output in row["outputs"]]
         if not results:

@@ -102,15 +102,9 @@ def table(rows: Sequence[Mapping[str, Any]]) -> Table | None:
     if not comparisons:
         return None
     build = next(iter(comparisons.values()))[0]["build"]
-    compared = Table(
-        box=None,
-        header_style="dim",
-        pad_edge=False,
-        title=Text(f"against {build}", style="bold"),
-        title_justify="left",
-    )
-    for name in ("output", "difference", *NUMBERS):
-        compared.add_column(name, justify="right" if name in NUMBERS else "left")
+    title = Text(f"against {build}", style="bold")
+    columns = ("output", "difference", *NUMBERS)
+    compared = show.plain_table(*columns, right=NUMBERS, title=title, title_justify="left")
     for name, entries in comparisons.items():
         worst = min((entry["explanation"] for entry in entries), key=_rank)
         values = [

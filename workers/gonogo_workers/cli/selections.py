@@ -198,9 +198,7 @@ def tests_table(rows: Iterable[Mapping[str, Any]]) -> Table:
     A row has the worst verdict, the outcomes over the iterations, the largest numbers, and the last
     message.
     """
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for name in ("test", "verdict", "outcomes", *_RATIOS, "message"):
-        table.add_column(name, justify="right" if name in _RATIOS else "left")
+    table = show.plain_table("test", "verdict", "outcomes", *_RATIOS, "message", right=_RATIOS)
     entries_by_name: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         for name, entry in row["outputs"].items():

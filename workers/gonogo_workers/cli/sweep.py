@@ -111,10 +111,9 @@ def sweep(
     check_build(executor, build)
     options.check_deadline(deadline)
     fields.number(seconds, "seconds", above=0)
-    given = {"parameters": parameters, "numerics": numerics}
     name = fields.choice(named(kernel), nameable(), "kernel")
-    usual = ",".join(map(str, KERNELS[name].example))
-    base = TestSpec.parse(options.test_from_flags(name, usual, None, {}, given))
+    given = options.json_fields(parameters=parameters, numerics=numerics)
+    base = TestSpec.parse({"kernel": name, "shape": list(KERNELS[name].example), **given})
     if not as_json:
         title = f"{kernel}, build {build} on {executor}, {seconds:g} s from seed {seed}"
         show.console().print(Text(title, style="bold"), soft_wrap=True)

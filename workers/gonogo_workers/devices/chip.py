@@ -21,7 +21,7 @@ class Chip:
     firmware: Mapping[str, str] = field(default_factory=dict)
     driver: str | None = None
     source: str = "tt-smi"
-    """The tools that reported the chip: the driver, tt-umd, tt-smi."""
+    """The tools that reported the chip: the driver, tt-smi."""
 
     @property
     def name(self) -> str:

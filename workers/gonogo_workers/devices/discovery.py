@@ -127,45 +127,28 @@ def claim(
     else:
         # A bare index means a virtual device here; a chip is named in full
         choice = [chip for chip in matches if requested is not None and not requested.isdigit()]
+    taken = InfrastructureError(
+        f"device {requested or executor} is used by another worker of this host"
+    )
+    for chip in choice:
+        claim_fd = _try(folder / f"{executor}-{chip.name.replace(':', '-')}.claim")
+        if claim_fd is not None:
+            place = chip.arch, chip.board or board, host
+            return Device(executor, chip.index, *place, claim_fd, chip)
     if choice:
-        return _claim_chip(executor, choice, requested, folder, host, board)
+        raise taken
     indices = range(MAX_VIRTUAL)
     if requested is not None:
         match = _NAME.fullmatch(requested)
         if match is None or match["executor"] not in (None, executor):
-            raise FieldError(
-                "device",
-                requested,
-                "is not a device of this executor",
-                limit=f"{executor}:0, {executor}:1, ...",
-            )
+            limit = f"{executor}:0, {executor}:1, ..."
+            raise FieldError("device", requested, "is not a device of this executor", limit=limit)
         indices = range(int(match["index"]), int(match["index"]) + 1)
     for index in indices:
         claim_fd = _try(folder / f"{executor}-{index}.claim")
         if claim_fd is not None:
             return Device(executor, index, arch, board, host, claim_fd)
-    raise InfrastructureError(
-        f"device {requested or executor} is used by another worker of this host"
-    )
-
-
-def _claim_chip(
-    executor: str,
-    choice: Sequence[Chip],
-    requested: str | None,
-    folder: Path,
-    host: str,
-    board: str,
-) -> Device:
-    for chip in choice:
-        claim_fd = _try(folder / f"{executor}-{chip.name.replace(':', '-')}.claim")
-        if claim_fd is not None:
-            return Device(
-                executor, chip.index, chip.arch, chip.board or board, host, claim_fd, chip
-            )
-    raise InfrastructureError(
-        f"device {requested or executor} is used by another worker of this host"
-    )
+    raise taken
 
 
 def _try(path: Path) -> int | None:

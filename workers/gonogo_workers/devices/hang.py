@@ -9,8 +9,8 @@ import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,12 +19,12 @@ from gonogo.reports.outcomes import Outcome
 from gonogo.spec.executors import EXECUTORS
 from gonogo.spec.selections import Selection
 from gonogo_workers.devices import programs, watch
-from gonogo_workers.executors.base import ExecutorFailure, KernelHang, output_shapes, shaped_inputs
+from gonogo_workers.executors.base import ExecutorFailure, KernelHang
 from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.child_user import child_user
 from gonogo_workers.executors.kernel_host import KernelHost
-from gonogo_workers.executors.slots import Slot
 from gonogo_workers.messages.chunk import Chunk, Work
+from gonogo_workers.messages.rows import artifact
 from gonogo_workers.reports.exchange import read_reports, regular_file, request
 
 log = logging.getLogger(__name__)
@@ -35,6 +35,7 @@ KEPT_CHARS: Final = 256 * 1024
 
 The last dump of all cores of a Wormhole takes about 20 KiB.
 """
+MAX_FILES: Final = 1000
 WATCHER_LOGS: Final = "watcher*.log"
 OPTION: Final = "watcher_environment"
 """The build option with the variables of the run under the watcher.
@@ -52,14 +53,6 @@ METAL: Final[Mapping[str, str]] = {
 
 A dump every 2 s; its log and the kernels' prints go to a private folder.
 """
-
-
-@dataclass(frozen=True)
-class Examination:
-    """A sentence for the seed's outcome, and the artifacts."""
-
-    words: str = ""
-    artifacts: tuple[dict[str, Any], ...] = field(default_factory=tuple)
 
 
 def triage(
@@ -102,16 +95,14 @@ def again(
     resolved: ResolvedBuild,
     lock_fd: int,
     *,
-    started: Callable[[KernelHost], None] = lambda _: None,
-) -> Examination:
+    started: Callable[[KernelHost], None],
+) -> tuple[str, tuple[dict[str, Any], ...]]:
     """Run the hung seed again in a separate child with the watcher enabled.
 
     It gets the seed's deadline. `started` receives the child before it works, so that another
-    thread may stop it. Never raises: a failure is reported in the result.
+    thread may stop it. Returns words for the seed's message, and artifacts. Never raises.
     """
-    variables = watcher_environment(resolved)
-    if not variables:
-        return Examination()
+    variables = watcher_environment(resolved) or {}
     with tempfile.TemporaryDirectory(prefix="gonogo-watch-", ignore_cleanup_errors=True) as folder:
         if (user := child_user()) is not None:
             user.share(Path(folder))
@@ -123,17 +114,10 @@ def again(
             user.clean_up(Path(folder))
     stuck = watch.read(logs)
     content = {"outcome": outcome, **asdict(stuck), "log": logs, "prints": prints, "text": tail}
-    artifact = {
-        "kind": "watcher",
-        "seed": work[0],
-        "repeat": work[1],
-        "output": None,
-        "content": content,
-    }
     words = f"; under the watcher: {stuck.words}" if logs else "; under the watcher: it left no log"
     if outcome != "hang":
         words += f" (this time the seed did not hang: {outcome})"
-    return Examination(words, (artifact,))
+    return words, (artifact("watcher", work, content),)
 
 
 def _run(
@@ -147,17 +131,21 @@ def _run(
 
     It ended with "hang", "answered", or a description of the error.
     """
+    test, seed, limit_s = chunk.test, work[0], chunk.first_seed_deadline_s
     host: KernelHost | None = None
+    hung = False
     try:
         host = KernelHost(resolved.executor, resolved.environment)
         started(host)
         host.open(chunk.build, lock_fd=lock_fd)
-        file = host.folder / "watched.json"
-        host.submit(_request(chunk, work, resolved, host, file))
-        host.receive(time.monotonic() + chunk.first_seed_deadline_s)
-        hung = isinstance(chunk.test, Selection) and any(
-            report.outcome is Outcome.hang for report in read_reports(file)
-        )
+        if isinstance(test, Selection):
+            file = host.folder / "watched.json"
+            host.submit(request(test, seed, file, limit_s))
+            host.receive(time.monotonic() + limit_s)
+            hung = any(report.outcome is Outcome.hang for report in read_reports(file))
+        else:
+            given = quantise(test, generate(test, seed))
+            host.run(test, given, seed, resolved.produced, limit_s)
         return "hang" if hung else "answered", host.log.tail()
     except KernelHang as hang:
         return "hang", hang.log_tail
@@ -171,28 +159,14 @@ def _run(
             host.kill()
 
 
-def _request(
-    chunk: Chunk, work: Work, resolved: ResolvedBuild, host: KernelHost, file: Path
-) -> dict[str, Any]:
-    """Return the pipeline's request for the same seed or iteration.
-
-    An iteration's reports go into `file`.
-    """
-    test = chunk.test
-    if isinstance(test, Selection):
-        return request(test, work[0], file, chunk.first_seed_deadline_s)
-    inputs = shaped_inputs(test, quantise(test, generate(test, work[0])))
-    shapes = {name: array.shape for name, array in inputs.items()}
-    slot = Slot(host.folder, "watched", shapes, output_shapes(test, resolved.produced))
-    slot.write(inputs)
-    return {"test": test.canonical(), "seed": work[0], **slot.request()}
-
-
 def _files(folder: Path) -> tuple[str, str]:
-    """Return the text that the watcher and the kernels wrote: the logs, and all other text."""
+    """Return the text that the watcher and the kernels wrote: the logs, and all other text.
+
+    No links (they might lead anywhere) and no pipes (they might never end).
+    """
     logs: list[str] = []
     prints: list[str] = []
-    for path in _regular(folder):
+    for path in sorted(folder.rglob("*"))[:MAX_FILES]:
         if path.suffix not in (".log", ".txt"):
             continue
         with contextlib.suppress(OSError), open(path, "rb", opener=regular_file) as file:
@@ -200,13 +174,3 @@ def _files(folder: Path) -> tuple[str, str]:
             text = file.read(KEPT_CHARS).decode("utf-8", "replace").replace("\x00", "")
             (logs if path.match(WATCHER_LOGS) else prints).append(text)
     return "\n".join(logs)[-KEPT_CHARS:], "\n".join(prints)[-KEPT_CHARS:]
-
-
-def _regular(folder: Path) -> Iterator[Path]:
-    """Yield the files below a folder that a kernel may have filled.
-
-    No links (they might lead anywhere) and no pipes (they might never end).
-    """
-    for path in sorted(folder.rglob("*"))[:1000]:
-        if path.is_file() and not path.is_symlink():
-            yield path

@@ -20,15 +20,9 @@ from gonogo.spec.executors import EXECUTORS
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation
 from gonogo.workloads import programs_on_wormhole
-from gonogo_workers.executors.base import (
-    ExecutorFailure,
-    FloatArray,
-    output_shapes,
-    shaped_inputs,
-)
+from gonogo_workers.executors.base import ExecutorFailure, FloatArray
 from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.kernel_host import KernelHost
-from gonogo_workers.executors.slots import Slot
 
 CANARIES: Final[Sequence[Mapping[str, Any]]] = tuple(
     {"kernel": "layernorm_bw", "shape": [1, 1, *shape]}
@@ -130,21 +124,15 @@ def _outputs(
 ) -> list[dict[str, FloatArray]]:
     """Return the outputs of each test, all of one child."""
     deadline = time.monotonic() + CANARY_DEADLINE_S
-    outputs = []
     host: KernelHost | None = None
     try:
         host = KernelHost(resolved.executor, resolved.environment)
         started(host)
         host.open(build, lock_fd=lock_fd, deadline_s=CANARY_DEADLINE_S)
-        for number, test in enumerate(tests):
-            inputs = shaped_inputs(test, given[number])
-            shapes = {name: array.shape for name, array in inputs.items()}
-            expected = output_shapes(test, resolved.produced)
-            slot = Slot(host.folder, f"canary{number}", shapes, expected)
-            slot.write(inputs)
-            host.submit({"test": test.canonical(), "seed": 0, **slot.request()})
-            host.receive(deadline)
-            outputs.append(slot.read())
+        return [
+            host.run(test, arrays, 0, resolved.produced, deadline - time.monotonic())
+            for test, arrays in zip(tests, given, strict=True)
+        ]
     except ExecutorFailure as problem:
         last_words = problem.log_tail.strip()[-LAST_WORDS:]
         raise DeviceSick(
@@ -154,4 +142,3 @@ def _outputs(
     finally:
         if host is not None:
             host.kill()
-    return outputs

@@ -109,7 +109,8 @@ class DeviceHealthMonitor:
         self._chunks = 0
         self._latest = health.CanaryRun({}, None)
         self._ledger = self._memory.with_suffix(".canary")
-        self._doubt: str | None = None
+        self.doubted: str | None = None
+        """Why the next chunk has to wait for a canary; None if it needn't."""
         self.unreplayed = self._known_canary()
         """Why its results accuse no kernel: its program does not replay a right one; else ""."""
         self._test_requested = False
@@ -163,17 +164,13 @@ class DeviceHealthMonitor:
     def due(self) -> str | None:
         """Return why the next chunk has to wait for a canary; None if it needn't."""
         every_s, every_jobs = self._settings.canary_every_s, self._settings.canary_every_jobs
-        if self._doubt is not None:
-            return self._doubt
+        if self.doubted is not None:
+            return self.doubted
         if every_s and time.monotonic() - self._last_canary_at >= every_s:
             return f"{every_s:g} s had passed"
         return (
             f"{self._chunks} chunks had run" if every_jobs and self._chunks >= every_jobs else None
         )
-
-    def doubt(self, why: str) -> None:
-        """Make the next chunk wait for a canary, because of `why`."""
-        self._doubt = why
 
     def ran(self) -> None:
         """Count a chunk that ran."""
@@ -188,7 +185,7 @@ class DeviceHealthMonitor:
         the device stays as it is.
         """
         if self.canary is None:
-            self._doubt = None
+            self.doubted = None
             return
         done = recovery.climb(
             self._ladder, lambda: self._run_canary(locked), tell=tell, stopping=self._stop.is_set
@@ -226,7 +223,7 @@ class DeviceHealthMonitor:
             return str(problem)
         finally:
             self._host = None
-        self._last_canary_at, self._chunks, self._doubt = time.monotonic(), 0, None
+        self._last_canary_at, self._chunks, self.doubted = time.monotonic(), 0, None
         self._note_canary()
         return None
 
@@ -247,7 +244,7 @@ class DeviceHealthMonitor:
             if stored["subject"] == self._subject:
                 return str(stored["unreplayed"])
         if self.device.chip is not None and self.canary is not None:
-            self._doubt = "the device, its firmware or its canary is new here"
+            self.doubted = "the device, its firmware or its canary is new here"
         return ""
 
     def _note_canary(self) -> None:
@@ -257,13 +254,7 @@ class DeviceHealthMonitor:
         if replay is not None and not replay.is_right:
             self.unreplayed = f"the card isn't known well enough: {replay.words}"
         content = {"subject": self._subject, "unreplayed": self.unreplayed}
-        content |= {"replay": replay.words if replay else ""}
-        try:
-            part = self._ledger.with_suffix(f".{os.getpid()}")
-            part.write_text(json.dumps(content))
-            part.replace(self._ledger)
-        except OSError as problem:
-            log.warning("can't write %s: %s", self._ledger, problem.strerror)
+        _store(self._ledger, {**content, "replay": replay.words if replay else ""})
 
     def _become(self, now: health.Health, reason: str, done: recovery.Recovery) -> None:
         before, self.health, self.reason = self.health, now, reason
@@ -271,7 +262,8 @@ class DeviceHealthMonitor:
         log.warning(
             "device %s: %s -> %s: %s", self.device.identity, before.value, now.value, reason
         )
-        self._remember()
+        is_good = now is health.Health.good
+        _store(self._memory, None if is_good else {"health": now.value, "reason": reason})
         self._send_report(now, reason, done)
         if before is not now:
             self._changed()
@@ -358,13 +350,15 @@ class DeviceHealthMonitor:
             return health.Health(stored["health"]), str(stored["reason"])
         return health.Health.good, None
 
-    def _remember(self) -> None:
-        try:
-            if self.health is health.Health.good:
-                self._memory.unlink(missing_ok=True)
-                return
-            part = self._memory.with_suffix(f".{os.getpid()}")
-            part.write_text(json.dumps({"health": self.health.value, "reason": self.reason}))
-            part.replace(self._memory)
-        except OSError as problem:
-            log.warning("can't write %s: %s", self._memory, problem.strerror)
+
+def _store(path: Path, content: Mapping[str, Any] | None) -> None:
+    """Write a small file as a whole, or remove it where there is no content."""
+    try:
+        if content is None:
+            path.unlink(missing_ok=True)
+            return
+        part = path.with_suffix(f".{os.getpid()}")
+        part.write_text(json.dumps(content))
+        part.replace(path)
+    except OSError as problem:
+        log.warning("can't write %s: %s", path, problem.strerror)

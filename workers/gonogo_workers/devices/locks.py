@@ -14,7 +14,6 @@ import fcntl
 import json
 import logging
 import os
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,7 +25,7 @@ from gonogo.settings import Settings
 from gonogo_workers.devices.chip import Chip
 from gonogo_workers.executors.child_user import child_user
 from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE, TERM_GRACE_S
-from gonogo_workers.executors.reaping import kill_left_over, start_time, strays
+from gonogo_workers.executors.reaping import kill_left_over, kill_marked, start_time
 
 log = logging.getLogger(__name__)
 
@@ -217,11 +216,7 @@ def _end(user: dict[str, Any]) -> None:
     ):
         kill_left_over(group, TERM_GRACE_S)
     if isinstance(user.get("host_run"), str):
-        if kernels is not None:
-            kernels.clean_up(None, HOST_RUN_VARIABLE, user["host_run"])
-        for pid in strays(HOST_RUN_VARIABLE, user["host_run"]):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        kill_marked(HOST_RUN_VARIABLE, user["host_run"])
 
 
 def _owner(pid: int) -> int | None:

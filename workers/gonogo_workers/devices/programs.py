@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import shlex
-import signal
 import subprocess
 import tempfile
 import uuid
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from gonogo_workers.executors.child_user import child_user
 from gonogo_workers.executors.environment import child_environment, command_environment
 from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE, TERM_GRACE_S
-from gonogo_workers.executors.reaping import FAMILY, kill_group, strays
+from gonogo_workers.executors.reaping import FAMILY, kill_group, kill_marked
 
 KEPT_BYTES = 64 * 1024
 MAX_OUTPUT_BYTES = 64 * 2**20
@@ -79,22 +79,16 @@ def run(
                 lambda started: started.pid,
             )
         except (OSError, ValueError) as problem:
-            return Done(
-                None,
-                "",
-                f"{words[0]} can't be started: {getattr(problem, 'strerror', None) or problem}",
-            )
+            reason = getattr(problem, "strerror", None) or problem
+            return Done(None, "", f"{words[0]} can't be started: {reason}")
         _limit_output(process.pid)
         trouble: str | None = None
         pidfd = os.pidfd_open(process.pid)
         try:
             status: int | None = process.wait(deadline_s)
             if status:
-                trouble = (
-                    f"{words[0]} ended with status {status}"
-                    if status > 0
-                    else f"{words[0]} was ended by signal {-status}"
-                )
+                ended = "ended with status" if status > 0 else "was ended by signal"
+                trouble = f"{words[0]} {ended} {abs(status)}"
         except subprocess.TimeoutExpired:
             status, trouble = None, f"{words[0]} did not end within {deadline_s:g} s"
             kill_group(process.pid, pidfd, TERM_GRACE_S)
@@ -102,11 +96,7 @@ def run(
         finally:
             os.close(pidfd)
             FAMILY.ended(process.pid)
-        if user is not None:
-            user.clean_up(None, HOST_RUN_VARIABLE, mark)
-        for pid in strays(HOST_RUN_VARIABLE, mark):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        kill_marked(HOST_RUN_VARIABLE, mark)
         size = out.seek(0, os.SEEK_END)
         out.seek(0 if whole else max(0, size - KEPT_BYTES))
         return Done(status, out.read().decode("utf-8", "replace").replace("\x00", ""), trouble)
@@ -128,7 +118,5 @@ def words_of(command: str, facts: Mapping[str, object]) -> tuple[str, ...]:
 
 def _limit_output(pid: int) -> None:
     # prlimit works on a running program, so no Python code has to run between fork and exec
-    import resource
-
     with contextlib.suppress(OSError, ValueError):
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (MAX_OUTPUT_BYTES, MAX_OUTPUT_BYTES))

@@ -270,19 +270,6 @@ def resolve_build(
     )
 
 
-def interpreters(specs: Mapping[str, ExecutorSpec], file: BuildsFile) -> tuple[str, ...]:
-    """Return every interpreter that this host names, without duplicates.
-
-    Those of the builds file come first.
-    """
-    named = [table.get("python") for table in (*file.executors.values(), *file.builds.values())]
-    # A pattern's interpreters are known only when a build is named
-    named = [python for python in named if python is None or MATCH not in python]
-    return tuple(
-        dict.fromkeys(filter(None, (*named, *(spec.interpreter for spec in specs.values()))))
-    )
-
-
 def _filled(value: Any, matched: str) -> Any:
     if isinstance(value, Mapping):
         return {name: _filled(item, matched) for name, item in value.items()}

@@ -23,20 +23,27 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from gonogo.kernels import registry as kernels
+from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors.base import (
     ExecutorFailure,
+    FloatArray,
     HostUnavailable,
     KernelCrash,
     KernelError,
     KernelHang,
     Stopped,
+    output_shapes,
+    shaped_inputs,
 )
 from gonogo_workers.executors.child_user import child_user, delete_folder
 from gonogo_workers.executors.environment import child_environment
 from gonogo_workers.executors.log import ChildLog
-from gonogo_workers.executors.reaping import FAMILY, kill_group, start_time, strays
+from gonogo_workers.executors.reaping import FAMILY, kill_group, kill_marked, start_time
 from gonogo_workers.executors.registry import ExecutorSpec
+from gonogo_workers.executors.slots import Slot
 
 TERM_GRACE_S = 2.0
 LOAD_DEADLINE_S = 120.0
@@ -67,6 +74,9 @@ class KernelHost:
         self._ended = False
         self._lock = threading.Lock()
         self._buffer = bytearray()
+        self._slot: tuple[TestSpec, Slot] | None = None
+        """The test that `run` ran last, and its files."""
+        self._slots = 0
         self._user = child_user()
         self.folder = Path(
             tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-{start_time(os.getpid())}-")
@@ -176,6 +186,33 @@ class KernelHost:
         """Send one `run` request without waiting for its answer."""
         self._send({"op": "run", **request})
 
+    def run(
+        self,
+        test: TestSpec,
+        given: Mapping[str, NDArray[Any]],
+        seed: int,
+        produced: tuple[str, ...] | None,
+        limit_s: float,
+    ) -> dict[str, FloatArray]:
+        """Run one kernel and return its outputs; raises as `receive` does.
+
+        given: the quantized inputs. produced: the outputs that the build declares; None for all.
+        """
+        inputs = shaped_inputs(test, given)
+        if self._slot is None or self._slot[0] != test:
+            shapes = {name: array.shape for name, array in inputs.items()}
+            if self._slot is not None:
+                self._slot[1].delete()
+            self._slots += 1
+            prefix = f"single{self._slots}"
+            slot = Slot(self.folder, prefix, shapes, output_shapes(test, produced))
+            self._slot = test, slot
+        slot = self._slot[1]
+        slot.write(inputs)
+        self.submit({"test": test.canonical(), "seed": seed, **slot.request()})
+        self.receive(time.monotonic() + limit_s)
+        return slot.read()
+
     @property
     def buffered(self) -> bool:
         """Return whether a whole answer has been read already.
@@ -248,11 +285,7 @@ class KernelHost:
             kill_group(self._process.pid, self._pidfd, TERM_GRACE_S)
             self._process.wait()
             FAMILY.ended(self._process.pid)
-            if self._user is not None:
-                self._user.clean_up(None, HOST_RUN_VARIABLE, self.host_run)
-            for pid in strays(HOST_RUN_VARIABLE, self.host_run):
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
+            kill_marked(HOST_RUN_VARIABLE, self.host_run)
             FAMILY.end_orphans()
             self._ended = True
             self.log.finish()

@@ -10,9 +10,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, TypeVar
+
+from gonogo_workers.executors.child_user import child_user
 
 P = TypeVar("P")
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -68,17 +70,25 @@ class Family:
 FAMILY: Final = Family()
 
 
+def _processes() -> Iterator[tuple[int, list[str]]]:
+    """Yield the id of each process, and its fields in /proc/PID/stat from the state on."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (fields := _stat(int(entry.name))) is not None:
+            yield int(entry.name), fields
+
+
+def _stat(pid: int) -> list[str] | None:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    return stat[stat.rindex(")") + 2 :].split()
+
+
 def _children_elsewhere() -> list[int]:
     """Return this process's children, dead ones too, in other sessions than its own."""
-    me, session, children = os.getpid(), os.getsid(0), []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
-                stat = (entry / "stat").read_text(errors="replace")
-                fields = stat[stat.rindex(")") + 2 :].split()
-                if int(fields[1]) == me and int(fields[3]) != session:
-                    children.append(int(entry.name))
-    return children
+    me, session = str(os.getpid()), str(os.getsid(0))
+    return [pid for pid, stat in _processes() if stat[1] == me and stat[3] != session]
 
 
 def start_time(pid: int) -> int | None:
@@ -87,25 +97,13 @@ def start_time(pid: int) -> int | None:
     Process ids are used again, pairs of id and start time aren't. A kernel may have written the id:
     it may have any number of digits.
     """
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return None
-    fields = stat[stat.rindex(")") + 2 :].split()
-    return None if fields[0] in "ZX" else int(fields[19])
+    stat = _stat(pid)
+    return None if stat is None or stat[0] in "ZX" else int(stat[19])
 
 
 def group_members(group: int) -> list[int]:
     """Return the living processes (no zombies) of a process group."""
-    members = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
-                stat = (entry / "stat").read_text(errors="replace")
-                fields = stat[stat.rindex(")") + 2 :].split()
-                if int(fields[2]) == group and fields[0] not in "ZX":
-                    members.append(int(entry.name))
-    return members
+    return [pid for pid, stat in _processes() if stat[2] == str(group) and stat[0] not in "ZX"]
 
 
 def signal_group(group: int, number: signal.Signals) -> None:
@@ -143,14 +141,21 @@ def kill_left_over(group: int, grace_s: float) -> None:
 
 def strays(variable: str, value: str) -> list[int]:
     """Return the processes with this environment variable: descendants in sessions of their own."""
-    marker = f"{variable}={value}".encode()
-    pids = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if marker in (entry / "environ").read_bytes().split(b"\0"):
-                    pids.append(int(entry.name))
+    marker, pids = f"{variable}={value}".encode(), []
+    for pid, _ in _processes():
+        with contextlib.suppress(OSError):
+            if marker in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                pids.append(pid)
     return pids
+
+
+def kill_marked(variable: str, value: str) -> None:
+    """Kill our processes with this environment variable, and those of the second user."""
+    if (user := child_user()) is not None:
+        user.clean_up(None, variable, value)
+    for pid in strays(variable, value):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _wait_empty(group: int, seconds: float) -> None:

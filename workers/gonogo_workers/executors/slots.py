@@ -109,6 +109,7 @@ class Slot:
     """The files of one seed under way: every input and every output of one test."""
 
     def __init__(self, folder: Path, prefix: str, inputs: Shapes, outputs: Shapes) -> None:
+        self.folder = folder
         self.inputs: dict[str, TensorFile] = {}
         self.outputs: dict[str, TensorFile] = {}
         try:

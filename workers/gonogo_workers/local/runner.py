@@ -6,7 +6,6 @@ It runs in this process where that is safe, else in a kernel host.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,7 +19,6 @@ from gonogo.spec.test_spec import TestSpec
 from gonogo.workloads import check_build
 from gonogo_workers.executors import registry
 from gonogo_workers.executors.base import (
-    Arrays,
     FloatArray,
     KernelCrash,
     KernelError,
@@ -31,14 +29,10 @@ from gonogo_workers.executors.base import (
 )
 from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.kernel_host import KernelHost
-from gonogo_workers.executors.slots import Shapes, Slot
-from gonogo_workers.local.child import LocalChild
-from gonogo_workers.local.patience import Patience
+from gonogo_workers.local.child import LocalChild, Patience, resolved_here
 
 NOT_HERE = frozenset({"hang", "crash"})
 """The emulator's builds that would end or block this process: they get a kernel host."""
-
-
 REFUSALS = ("ValueError:", "LookupError:", "KeyError:", "gonogo.errors.FieldError:")
 """The exceptions with which a factory refuses an unknown build (docs/executors.md).
 
@@ -57,13 +51,12 @@ class LocalRunner(LocalChild):
         Raises FieldError when the executor doesn't know the build, KernelError when its factory
         raises for another reason, HostUnavailable when no child can be started.
         """
-        super().__init__(resolved, build)
-        self.patience = patience
-        self._slot: Slot | None = None
-        self._slot_test: TestSpec | None = None
+        super().__init__(resolved, build, patience)
         self._inside: Any = None
         self._before: tuple[TestSpec, ...] = ()
         self._before_seed = 0
+        self.arithmetic, self.produced = resolved.arithmetic, resolved.produced
+        self.on_wormhole = resolved.executor.on_wormhole
         if isolated:
             self._open()
         else:
@@ -72,35 +65,12 @@ class LocalRunner(LocalChild):
             self._inside = EmulatorExecutor(build)
 
     @property
-    def arithmetic(self) -> str | None:
-        """The arithmetic that the build declares, for gonogo.judging.judging.judge."""
-        return self.resolved.arithmetic
-
-    @property
-    def on_wormhole(self) -> bool:
-        """Whether the kernels run on a Wormhole, for gonogo.judging.judging.judge."""
-        return self.resolved.executor.on_wormhole
-
-    @property
-    def produced(self) -> tuple[str, ...] | None:
-        """The outputs that the build declares (None = all), for gonogo.judging.judging.judge."""
-        return self.resolved.produced
-
-    @property
     def host_run(self) -> str | None:
         """The id of the child process that runs the kernels; None in this process."""
         return self._host.host_run if self._host else None
 
-    @property
-    def position(self) -> int:
-        """The number of kernels that this child has run so far."""
-        return self._position
-
     def precede(self, before: Sequence[TestSpec], seed: int) -> None:
-        """Run these tests, a job's context, first on this seed in every fresh process.
-
-        A worker does the same.
-        """
+        """Run these tests, a job's context, first on this seed in every fresh process."""
         self._before, self._before_seed = tuple(before), seed
 
     def run(
@@ -114,7 +84,7 @@ class LocalRunner(LocalChild):
         known = known_build(self.build, self.resolved.executor.name)
         if known is not None:
             check_build(replace(known, outputs=self.produced), test)
-        if not self._position:
+        if not self.position:
             seed_before = self._before_seed
             for earlier in self._before:
                 # A failure is part of the context; the death of the child is not
@@ -126,10 +96,10 @@ class LocalRunner(LocalChild):
     def _run(
         self, test: TestSpec, given: Mapping[str, NDArray[Any]], seed: int
     ) -> dict[str, FloatArray]:
-        inputs = shaped_inputs(test, given)
-        expected = output_shapes(test, self.produced)
-        if self._inside is not None:
-            position, self._position = self._position, self._position + 1
+        host = None if self._inside is not None else self._host or self._open()
+        position, self.position = self.position, self.position + 1
+        if host is None:
+            inputs, expected = shaped_inputs(test, given), output_shapes(test, self.produced)
             try:
                 outputs = self._inside.run_placed(
                     test.canonical(), inputs, seed=seed, position=position
@@ -139,52 +109,25 @@ class LocalRunner(LocalChild):
             except Exception as problem:
                 raise KernelError(f"{type(problem).__name__}: {problem}") from problem
             return check_outputs(outputs, expected)
-        host = self._host or self._open()
-        slot = self._slot_for(host, test, inputs, expected)
-        slot.write(inputs)
-        limit_s = self.patience.limit_s(
-            self.resolved.executor.name, test.elements, is_first=not self._position
-        )
-        self._position += 1
+        executor = self.resolved.executor.name
+        limit_s = self.patience.limit_s(executor, test.elements, is_first=not position)
         try:
-            host.submit({"test": test.canonical(), "seed": seed, **slot.request()})
             with self.patience.telling(f"seed {seed} of build {self.build}", limit_s):
-                host.receive(time.monotonic() + limit_s)
+                return host.run(test, given, seed, self.produced, limit_s)
         except (KernelHang, KernelCrash):
             self.close(kill=True)
             raise
-        return slot.read()
-
-    def close(self, *, kill: bool = False) -> None:
-        """End the child and delete its files."""
-        if self._slot is not None:
-            self._slot.delete()
-            self._slot = None
-        super().close(kill=kill)
 
     def _open(self) -> KernelHost:
         try:
             return super()._open()
         except KernelError as problem:
+            executor = self.resolved.executor.name
             if str(problem).startswith(REFUSALS):
-                raise FieldError(
-                    "build",
-                    self.build,
-                    f"executor {self.resolved.executor.name} refuses it: {problem}",
-                ) from problem
-            words = f"executor {self.resolved.executor.name}, build {self.build!r}: {problem}"
+                reason = f"executor {executor} refuses it: {problem}"
+                raise FieldError("build", self.build, reason) from problem
+            words = f"executor {executor}, build {self.build!r}: {problem}"
             raise KernelError(words, problem.log_tail) from problem
-
-    def _slot_for(self, host: KernelHost, test: TestSpec, inputs: Arrays, expected: Shapes) -> Slot:
-        if self._slot is None or self._slot_test != test:
-            if self._slot is not None:
-                self._slot.delete()
-            prefix = f"{self._position}"
-            self._slot = Slot(
-                host.folder, prefix, {name: array.shape for name, array in inputs.items()}, expected
-            )
-            self._slot_test = test
-        return self._slot
 
 
 def load(
@@ -192,7 +135,7 @@ def load(
     build: str,
     *,
     deadline_s: float | None = None,
-    isolated: bool | None = None,
+    isolated: bool = False,
     tell: Callable[[str], None] | None = None,
 ) -> LocalRunner:
     """Return a runner of `build`, for use in a `with` statement.
@@ -200,24 +143,13 @@ def load(
     `with load(...) as runner: outputs = runner.run(test, given)`. The emulator runs in this
     process, except for its builds that hang or crash; plug-ins run in a kernel host. `isolated`
     forces a child process; `tell` gets a sentence about a run of it that takes long. Raises
-    FieldError for an unknown executor or build, KernelError when a plug-in's factory raises for
-    another reason, HostUnavailable when the child can't be started.
+    FieldError for an unknown executor or build, and as the runner does.
     """
-    from gonogo.settings import load as load_settings
-    from gonogo_workers.executors import builds_file
-
-    settings = load_settings()
-    spec = registry.find(executor)
-    resolved = builds_file.resolve_build(spec, build, builds_file.read(settings.builds))
+    resolved, patience = resolved_here(executor, build, deadline_s, tell)
     here = (
         executor == registry.EMULATOR
         and build not in NOT_HERE
         and not resolved.environment
         and resolved.executor.python is None
     )
-    return LocalRunner(
-        resolved,
-        build,
-        patience=Patience(deadline_s, settings.per_seed_deadline_s, tell),
-        isolated=not here if isolated is None else isolated or not here,
-    )
+    return LocalRunner(resolved, build, patience=patience, isolated=isolated or not here)

@@ -9,15 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
+from gonogo.errors import FieldError
+from gonogo.gauge import kernels
+from gonogo.gauge.kernels import Kind, Part
 from gonogo.judging.inputs import MAX_SEED
 from gonogo.judging.pairs import Reference
+from gonogo.spec.builds import EMULATOR
 from gonogo.spec.selections import AnyTest, SelectionTest, TestBody
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.validation import OBJECT, VALUE, WHOLE, Model, ObjectOrValue, in_words
-from gonogo_workers.messages import gauge_parts
-from gonogo_workers.messages.parts import MessagePart, Text
 
 ISOLATED: Final = "isolated"
 MAX_BEFORE = 64
@@ -25,8 +27,19 @@ MAX_WORK = 1_000_000
 MAX_EVIDENCE = 16
 """The worst seeds of one attempt that may get artifacts: each costs about a second of host work."""
 
+MAX_PARTS = 1000
+
 Work = tuple[int, int]
 """(seed, repeat)"""
+Parts = Mapping[int, Part | None]
+"""A gauge's parts by number; the work has [seed, number]. None: the test has no such part."""
+Text = Annotated[str, Field(min_length=1, json_schema_extra=in_words("text, not empty"))]
+
+
+class MessagePart(Model):
+    """An object of a message; the fields that a newer service adds are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
 
 
 class _Context(Model):
@@ -53,6 +66,17 @@ class _Target(MessagePart):
 class _Artifacts(MessagePart):
     first: bool = True
     worst: Annotated[int, Field(ge=0, le=MAX_EVIDENCE), WHOLE] = 1
+
+
+class _Part(MessagePart):
+    number: Annotated[int, Field(ge=0), WHOLE]
+    name: Text
+    kind: Kind = Field(strict=False)
+    build: Text
+
+
+class _Gauge(MessagePart):
+    parts: list[_Part] = Field(min_length=1, max_length=MAX_PARTS)
 
 
 _Pair = Annotated[
@@ -108,7 +132,7 @@ class Chunk:
     produced: tuple[str, ...] | None
     reference: Reference | None = None
     """The build that this one is compared with."""
-    gauge: gauge_parts.Parts | None = None
+    gauge: Parts | None = None
     """The parts of a gauge; the work is then a list of (seed, number of the part)."""
 
     @classmethod
@@ -124,7 +148,7 @@ class Chunk:
         if isinstance(test, TestSpec):
             test.check_elements(max_elements, "test")
         context, before = _tests_before(given, max_elements)
-        gauge = gauge_parts.parse(given.gauge, test, given.target.executor)
+        gauge = gauge_parts(given.gauge, test, given.target.executor)
         if (
             gauge is not None
             and isinstance(test, TestSpec)
@@ -174,3 +198,21 @@ def _tests_before(given: _NamedContext, max_elements: int) -> tuple[str, tuple[T
     for index, test in enumerate(context.before):
         test.check_elements(max_elements, f"context.before.{index}")
     return context.name, tuple(context.before)
+
+
+def gauge_parts(value: object, test: AnyTest, executor: str) -> Parts | None:
+    """Return the parts in a message: {"parts": [{"number", "name", "kind", "build"}]}.
+
+    The message has names only; this host knows what they do. None for a chunk of a job. Raises
+    FieldError.
+    """
+    if value is None:
+        return None
+    listed = _Gauge.parse(value, "gauge").parts
+    if not isinstance(test, TestSpec):
+        reason = "a selection has no parts"
+        raise FieldError("gauge.parts", len(listed), reason, limit="a test of a kernel")
+    if executor == EMULATOR:
+        known = {part.name: part for part in (*kernels.right(test), *kernels.wrong(test))}
+        return {part.number: known.get(part.name) for part in listed}
+    return {part.number: kernels.foreign(test, executor, part.build, part.kind) for part in listed}

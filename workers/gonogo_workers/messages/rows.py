@@ -67,6 +67,11 @@ def head(work: Work, place: Place, duration_ms: float | None) -> Row:
     }
 
 
+def artifact(kind: str, work: Work, content: Mapping[str, Any], output: str | None = None) -> Row:
+    """Return an artifact of a seed, or of one of its outputs."""
+    return {"kind": kind, "seed": work[0], "repeat": work[1], "output": output, "content": content}
+
+
 def plain(value: Any) -> Any:
     """Return the value in JSON's types: NumPy scalars as numbers, non-finite numbers as null.
 

@@ -24,7 +24,7 @@ from gonogo.spec.arithmetic_names import canonical
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.reports import npy
 from gonogo_workers.reports.exchange import regular_file
-from gonogo_workers.reports.rows import Judged
+from gonogo_workers.reports.rows import Judged, Report
 
 MAX_BYTES = 2**32
 """The limit for all arrays of one iteration: they wait in memory to be judged."""
@@ -48,15 +48,6 @@ class Dump:
     def nbytes(self) -> int:
         """The size of the arrays in memory."""
         return sum(array.nbytes for array in (*self.tensors.values(), *self.raw.values()))
-
-
-@dataclass(frozen=True)
-class JudgedDump:
-    """Judged arrays with what an error map needs."""
-
-    judged: Judged
-    given: Tensors
-    outputs: Tensors
 
 
 def read(data: Mapping[str, Any], *, max_elements: int, left: int = MAX_BYTES) -> Dump:
@@ -92,15 +83,32 @@ def read(data: Mapping[str, Any], *, max_elements: int, left: int = MAX_BYTES) -
         )
 
 
-def judged(dump: Dump, label: str, arithmetic: str | None) -> JudgedDump:
+def read_all(reports: Sequence[Report], max_elements: int) -> dict[str, list[Dump]]:
+    """Return the arrays of every test that handed some over, by its name."""
+    left, number = MAX_BYTES, 0
+    by_test: dict[str, list[Dump]] = {}
+    for report in reports:
+        for entry in report.dumps:
+            number += 1
+            if number > MAX_DUMPS:
+                problem = f"more than {MAX_DUMPS} arrays of kernels in one iteration"
+                by_test.setdefault(report.name, []).append(Dump(None, {}, {}, None, "", problem))
+                break
+            dump = read(entry, max_elements=max_elements, left=left)
+            left -= dump.nbytes
+            by_test.setdefault(report.name, []).append(dump)
+    return by_test
+
+
+def judged(dump: Dump, label: str, arithmetic: str | None) -> Judged:
     """Judge the arrays against the float64 function of the kernel's inputs.
 
     `arithmetic`: the one that the build declares, else the dump's is used. Never raises for wrong
     arrays: the result has the problem.
     """
-    if dump.problem or dump.test is None:
-        return JudgedDump(Judged(dump.test, None, dump.problem, label), {}, {})
     test = dump.test
+    if dump.problem or test is None:
+        return Judged(test, None, dump.problem, label)
     try:
         inputs = {name: array for name, array in dump.tensors.items() if name not in test.outputs}
         outputs = {
@@ -122,8 +130,8 @@ def judged(dump: Dump, label: str, arithmetic: str | None) -> JudgedDump:
             )
     except GonogoError as problem:
         message = f"the arrays{f' of {dump.name}' if dump.name else ''} can't be judged: {problem}"
-        return JudgedDump(Judged(test, None, message, label), {}, {})
-    return JudgedDump(Judged(test, judgement, "", label), given, outputs)
+        return Judged(test, None, message, label)
+    return Judged(test, judgement, "", label, given, outputs)
 
 
 def labels(name: str, dumps: Sequence[Dump]) -> list[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Annotated, Any, TypeGuard
 
@@ -20,6 +20,7 @@ from pydantic import ConfigDict, Field
 from gonogo import fields
 from gonogo.errors import FieldError, JobError
 from gonogo.judging.judging import SeedJudgement
+from gonogo.judging.stored_tensors import Tensors
 from gonogo.reports.forms import MAX_COUNT, MAX_INTEGER
 from gonogo.reports.outcomes import OTHER_REASON, WITHOUT_ARRAYS, ArraysVerdict, Outcome, verdict_of
 from gonogo.reports.texts import MAX_MESSAGE_CHARS, MAX_NAME_CHARS, clean, short_name
@@ -48,6 +49,14 @@ class Judged:
     problem: str = ""
     label: str = ""
     """The prefix of its outputs' names: the test, and the dump's name if there are several."""
+    given: Tensors = field(default_factory=dict)
+    outputs: Tensors = field(default_factory=dict)
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether rounding doesn't explain the numbers."""
+        wrong = (Explanation.unexplained, Explanation.suspect)
+        return self.judgement is not None and self.judgement.explanation in wrong
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:

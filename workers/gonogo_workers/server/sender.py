@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 MEMORY_BYTES = 64 * 2**20
 SPOOL_BYTES = 2 * 2**30
+REFUSED_BYTES = 64 * 2**20
+"""Of the requests that were refused, the newest ones are kept, for people to look at."""
 FIRST_DELAY_S, MAX_DELAY_S = 0.1, 5.0
 GONE = frozenset({404, 409, 410})
 """The attempt is over, is somebody else's, or has this batch with another content."""
@@ -115,6 +117,7 @@ class Sender:
         over: Callable[[str], None] = lambda path: None,
         memory_bytes: int = MEMORY_BYTES,
         spool_bytes: int = SPOOL_BYTES,
+        refused_bytes: int = REFUSED_BYTES,
     ) -> None:
         """Start the thread; requests that an earlier process left in `spool` go first.
 
@@ -125,6 +128,7 @@ class Sender:
         self._server, self._answered, self._over = server, answered, over
         self._folder = spool
         self._memory_bytes, self._spool_bytes = memory_bytes, spool_bytes
+        self._refused_bytes = refused_bytes
         self._in_memory: deque[Request] = deque()
         self._size = 0
         self._spooled: deque[tuple[Path, int]] = deque(
@@ -267,7 +271,7 @@ class Sender:
         """
         log.error("%s: %s", request.path, problem)
         with contextlib.suppress(OSError):
-            request.write(self._folder / "refused")
+            self._keep_refused(request)
         instead = replacement(request, problem.detail)
         if instead is None:
             self._done(path)
@@ -282,6 +286,18 @@ class Sender:
             except OSError as full:
                 return f"can't write to {self._folder}: {full.strerror}"
         return None
+
+    def _keep_refused(self, request: Request) -> None:
+        """Write a refused request, and delete the oldest beyond the limit. Raises OSError."""
+        folder = self._folder / "refused"
+        request.write(folder)
+        left = self._refused_bytes
+        for path in sorted(folder.glob("*.request"), reverse=True):
+            left -= path.stat().st_size
+            if left < 0:
+                path.unlink()
+                words = "%s is deleted: refused requests may take %d bytes, and it is the oldest"
+                log.warning(words, path, self._refused_bytes)
 
     def _done(self, path: Path | None) -> None:
         with self._changed:

@@ -31,15 +31,13 @@ app = group("Look at this host's chips; use one without a worker in the way.")
 
 def _chips(settings: gonogo.settings.Settings) -> Sequence[Chip]:
     from gonogo_workers.devices import chips
-    from gonogo_workers.executors import builds_file, registry
 
-    known, file = registry.known(settings.executors), builds_file.read(settings.builds)
-    return chips.look(settings.tt_smi, builds_file.interpreters(known, file))
+    return chips.look(settings.tt_smi)
 
 
 @app.command("list")
 def list_(as_json: bool = JSON) -> None:
-    """List the chips of this host, as the kernel driver lists them, else tt-umd and tt-smi."""
+    """List the chips of this host, as the kernel driver lists them, else tt-smi."""
     chips = _chips(gonogo.settings.load())
     if as_json:
         show.print_json({"chips": [{**asdict(chip), "name": chip.name} for chip in chips]})
@@ -49,7 +47,7 @@ def list_(as_json: bool = JSON) -> None:
         facts = (str(chip.index), chip.name, chip.board, chip.serial, chip.pci)
         out.print(" ".join(filter(None, facts)), markup=False, highlight=False)
     if not chips:
-        out.print("no chips: neither the driver nor tt-smi nor tt-umd lists one")
+        out.print("no chips: neither the driver nor tt-smi lists one")
 
 
 @app.command(context_settings={"ignore_unknown_options": True})

@@ -18,7 +18,7 @@ from gonogo.gauge import kernels
 from gonogo.gauge.kernels import RIGHT_KERNELS, Kind, planned
 from gonogo.reports.check_line import gauge_line
 from gonogo.spec.test_spec import TestSpec
-from gonogo_workers.messages import gauge_parts
+from gonogo_workers.messages.chunk import gauge_parts
 from numeric_cases import spec
 
 
@@ -38,7 +38,7 @@ def test_every_part_of_a_kernel_is_planned_under_its_name_and_kind(kernel: str) 
 def test_a_worker_knows_the_test_s_parts_and_says_which_it_has_not() -> None:
     test = spec("layernorm_fw", (8, 64), numerics={"fidelity": "hifi3"})
     listed = [{"number": number, **asdict(part)} for number, part in enumerate(planned(test))]
-    parts = gauge_parts.parse({"parts": listed}, test, "emulator")
+    parts = gauge_parts({"parts": listed}, test, "emulator")
     assert parts is not None
     known = {listed[number]["name"]: part for number, part in parts.items()}
     assert known["hifi3"] is known["hang"] is known["drop-s1"] is None
@@ -54,12 +54,12 @@ def test_a_worker_knows_the_test_s_parts_and_says_which_it_has_not() -> None:
         "executor": "mine",
         "build": "x",
     }
-    foreign_parts = gauge_parts.parse({"parts": [foreign_part]}, test, "mine")
+    foreign_parts = gauge_parts({"parts": [foreign_part]}, test, "mine")
     assert foreign_parts is not None
     foreign = foreign_parts[7]
     assert foreign is not None
     assert (foreign.kind, foreign.build, foreign.unsure) == (Kind.no_go, "x", True)
-    assert gauge_parts.parse(None, test, "mine") is None
+    assert gauge_parts(None, test, "mine") is None
     for wrong in (
         {"parts": []},
         {"parts": [{**foreign_part, "kind": "x"}]},
@@ -67,7 +67,7 @@ def test_a_worker_knows_the_test_s_parts_and_says_which_it_has_not() -> None:
         3,
     ):
         with pytest.raises(FieldError):
-            gauge_parts.parse(wrong, test, "mine")
+            gauge_parts(wrong, test, "mine")
 
 
 @pytest.mark.parametrize(

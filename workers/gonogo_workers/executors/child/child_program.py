@@ -12,19 +12,12 @@ import os
 import select
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 MARK = "GONOGO_PROGRAM_RUN"
-HOST_FOLDER = "gonogo-host-"
-DEADLINE_VARIABLE = "GONOGO_PER_SEED_DEADLINE_S"
-DEADLINE_S = 600.0
-"""The deadline where none is set; the kernel host sets one."""
 TAIL_BYTES = 8 << 10
 CHUNK_BYTES = 1 << 16
 MAX_LINE_BYTES = 1 << 16
@@ -34,16 +27,14 @@ TERM_GRACE_S = 2.0
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of a program.
+    """The end of a program: the end of its output, and the place where it hung, if known.
 
     `status` as in subprocess (negative: the signal); None: it was ended at its deadline.
     """
 
     status: int | None
     tail: str
-    """The end of its output."""
     where: str = ""
-    """The place where it hung, if known."""
 
     @property
     def words(self) -> str:
@@ -79,16 +70,6 @@ class Lines:
         if self._rest:
             self._on_line(bytes(self._rest).decode("utf-8", "replace"))
             self._rest.clear()
-
-
-def worker_folder(prefix: str, parent: str | os.PathLike[str] | None) -> Path:
-    """Return a new folder whose files the worker reads, also where it is another user.
-
-    The group of the parent, which both belong to, may look into it.
-    """
-    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-    folder.chmod(0o2750)
-    return folder
 
 
 def run(
@@ -198,20 +179,3 @@ def _sweep(mark: str) -> None:
             with contextlib.suppress(OSError), open(f"{entry.path}/environ", "rb") as file:
                 if marker in file.read().split(b"\0"):
                     os.kill(int(entry.name), signal.SIGKILL)
-
-
-def host_folder() -> str | None:
-    """Return the kernel host's private folder; None where this isn't a kernel host.
-
-    The folder is deleted with the host, however that ends.
-    """
-    main = getattr(sys.modules.get("__main__"), "__file__", None)
-    folder = os.path.dirname(os.path.abspath(main)) if main else ""
-    return folder if os.path.basename(folder).startswith(HOST_FOLDER) else None
-
-
-def deadline_s() -> float:
-    """Return the seconds that an iteration may take."""
-    with contextlib.suppress(ValueError):
-        return float(os.environ.get(DEADLINE_VARIABLE, "") or DEADLINE_S)
-    return DEADLINE_S

@@ -8,7 +8,7 @@ never anything else. Standard library only.
 from __future__ import annotations
 
 import contextlib
-import json
+import math
 import os
 import shutil
 import time
@@ -17,37 +17,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from child_program import Ended, deadline_s, host_folder, run, worker_folder
+from child_program import Ended, run
+from child_reports import (
+    OUT_OF_TIME,
+    SHARE,
+    ProgramExecutor,
+    Report,
+    add_dumps,
+    check_known,
+    deadline_s,
+    environment,
+    row,
+    seconds,
+)
 from gtest_lines import ObservedTest, OutputParser, failures, reason_of_skip
 
-Report = dict[str, Any]
-
-SHARE = 0.95
-"""The share of the worker's deadline that we use.
-
-We must end before the worker does, or the results of finished tests are lost.
-"""
 MIN_S = 0.2
-KEPT_RUNS = 2
-"""The worker may read the arrays of an iteration while the next one already runs."""
 MAX_ARGUMENT = 100_000
 """Characters of a filter: Linux has a limit of 128 KiB for an argument."""
 MAX_SEED = 99_999
 """The largest seed that GoogleTest accepts."""
 SUITE_FIELDS = ("filter", "order", "isolated", "timeout_s")
-OVERRIDDEN = (
-    "GTEST_OUTPUT",
-    "GTEST_FILTER",
-    "GTEST_SHUFFLE",
-    "GTEST_RANDOM_SEED",
-    "GTEST_REPEAT",
-    "GTEST_COLOR",
-    "GTEST_BRIEF",
-    "GTEST_TOTAL_SHARDS",
-    "GTEST_SHARD_INDEX",
-    "GTEST_SHARD_STATUS_FILE",
-    "GTEST_BREAK_ON_FAILURE",
-    "GTEST_LIST_TESTS",
+OVERRIDDEN = tuple(
+    f"GTEST_{name}"
+    for name in (
+        *("OUTPUT", "FILTER", "SHUFFLE", "RANDOM_SEED", "REPEAT", "COLOR", "BRIEF", "LIST_TESTS"),
+        *("TOTAL_SHARDS", "SHARD_INDEX", "SHARD_STATUS_FILE", "BREAK_ON_FAILURE"),
+    )
 )
 """Variables that would change what is run or reported, removed even from a build's environment."""
 NOT_IN_BUILD = "it is not in this build"
@@ -66,7 +62,7 @@ class Suite:
     timeout_s: float | None = None
 
 
-class GtestExecutor:
+class GtestExecutor(ProgramExecutor):
     """Runs a build's tests; one `report` is one iteration."""
 
     def __init__(self, build: str) -> None:
@@ -74,32 +70,19 @@ class GtestExecutor:
 
         Raises OSError for a program that doesn't exist or isn't executable.
         """
-        table = json.loads(os.environ.get("GONOGO_BUILD", "{}"))
-        command = table.get("command") or []
-        if table.get("name") != build or not command:
-            raise ValueError(
-                f"the builds file of this host names no command for the gtest build {build!r}"
-            )
-        program = shutil.which(command[0]) or command[0]
+        super().__init__("gtest", build)
+        if not self.command:
+            raise ValueError(f"the builds file of this host names no command for {build!r}")
+        program = shutil.which(self.command[0]) or self.command[0]
+        what = f"the test program {program} of build {build!r}"
         if not os.path.isfile(program):
-            raise FileNotFoundError(
-                f"the test program {command[0]} of build {build!r} does not exist"
-            )
+            raise FileNotFoundError(f"{what} does not exist")
         if not os.access(program, os.X_OK):
-            raise PermissionError(
-                f"the test program {command[0]} of build {build!r} is not executable"
-            )
-        self.command = [program, *command[1:]]
-        self.options = table.get("options") or {}
-        self.suites: dict[str | None, Suite] = {
-            None: Suite(isolated=bool(self.options.get("isolated", False)))
-        }
-        self.suites |= {
-            name: _suite(name, fields, self.options)
-            for name, fields in (table.get("suites") or {}).items()
-        }
-        self.folder = worker_folder("gonogo-gtest-", host_folder())
-        self._folders: list[Path] = []
+            raise PermissionError(f"{what} is not executable")
+        self.command[0] = program
+        isolated = bool(self.options.get("isolated", False))
+        self.suites = {None: Suite(isolated=isolated)}
+        self.suites |= {name: _suite(name, table, isolated) for name, table in self.tables.items()}
         self._listed: dict[str, list[str]] = {}
 
     def report(
@@ -111,25 +94,20 @@ class GtestExecutor:
         Raises ValueError for an unknown suite, and for an order that the program can't run.
         """
         selection = selection.get("selection", selection)
-        suite = self._suite(selection.get("suite"))
+        suite: Suite = self.suite(selection.get("suite"))
         if selection.get("stages"):
             raise ValueError("a gtest build has no stages")
         shuffled = selection.get("shuffle") not in (None, False)
         if shuffled and (suite.order or suite.isolated):
             raise ValueError(f"the suite {suite.name!r} has a fixed order: it can't be shuffled")
-        deadline = time.monotonic() + SHARE * min(deadline_s(), suite.timeout_s or deadline_s())
+        deadline = time.monotonic() + min(deadline_s(), SHARE * (suite.timeout_s or math.inf))
         names, not_run = self._selected(suite, selection.get("filter"), deadline)
         processes = _Iteration(self, iteration, seed, shuffled, deadline)
-        self._keep(processes.folder)
         groups = [[name] for name in names] if suite.isolated else [names] if names else []
         test_reports = processes.run(
             groups, whole=selection.get("filter") or suite.filter if not suite.order else None
         )
-        return test_reports + [_row(name, "not_run", NOT_IN_BUILD) for name in not_run]
-
-    def close(self) -> None:
-        """Delete all written files."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        return test_reports + [row(name, "not_run", NOT_IN_BUILD) for name in not_run]
 
     def listed(self, test_filter: str, deadline: float) -> list[str]:
         """Return the program's tests for a filter, in the order of their definition.
@@ -140,7 +118,7 @@ class GtestExecutor:
             lines: list[str] = []
             ended = run(
                 [*self.command, "--gtest_list_tests", f"--gtest_filter={test_filter}"],
-                environment=self.environment(),
+                environment=environment(0, None, OVERRIDDEN),
                 seconds=max(MIN_S, deadline - time.monotonic()),
                 on_line=lines.append,
                 folder=self.options.get("root"),
@@ -153,16 +131,6 @@ class GtestExecutor:
                 )
             self._listed[test_filter] = list(_names(lines))
         return self._listed[test_filter]
-
-    def environment(self) -> dict[str, str]:
-        """Return our environment without the variables that would change what is run."""
-        return {name: value for name, value in os.environ.items() if name not in OVERRIDDEN}
-
-    def _suite(self, name: str | None) -> Suite:
-        if name not in self.suites:
-            known = ", ".join(sorted(suite for suite in self.suites if suite is not None)) or "none"
-            raise ValueError(f"this build has no suite {name!r}; it has: {known}")
-        return self.suites[name]
 
     def _selected(
         self, suite: Suite, test_filter: str | None, deadline: float
@@ -193,11 +161,6 @@ class GtestExecutor:
             )
         return runnable, not_run
 
-    def _keep(self, folder: Path) -> None:
-        self._folders.append(folder)
-        while len(self._folders) > KEPT_RUNS:
-            shutil.rmtree(self._folders.pop(0), ignore_errors=True)
-
 
 class _Iteration:
     """The processes of one iteration."""
@@ -211,13 +174,9 @@ class _Iteration:
         deadline: float,
     ) -> None:
         self.executor, self.deadline = executor, deadline
-        self.folder = worker_folder(f"{iteration}-", executor.folder)
-        self.environment = executor.environment()
-        self.environment["GONOGO_ITERATION"] = str(iteration)
-        self.environment.pop("GONOGO_SEED", None)
+        self.folder = executor.iteration_folder(iteration)
+        self.environment = environment(iteration, seed, OVERRIDDEN)
         self.flags: list[str] = []
-        if seed is not None:
-            self.environment["GONOGO_SEED"] = str(seed)
         if shuffled and seed is not None:
             # GoogleTest's rule for seeds beyond its largest; 0 would mean the time of day
             self.flags = ["--gtest_shuffle", f"--gtest_random_seed={(seed - 1) % MAX_SEED + 1}"]
@@ -231,21 +190,15 @@ class _Iteration:
         hung = ""
         for number, names in enumerate(groups):
             if not hung and self.deadline - time.monotonic() < MIN_S:
-                hung = "the end of the iteration's time"
+                hung = OUT_OF_TIME
             if hung:
-                test_reports += [
-                    _row(name, "skipped", f"not run: {hung} came before") for name in names
-                ]
+                message = f"not run: {hung} came before"
+                test_reports += [row(name, "skipped", message) for name in names]
                 continue
-            test_reports += self._process(number, names, whole if len(groups) == 1 else None)
-            hung = next(
-                (
-                    f"the hang of {report['name']}"
-                    for report in test_reports
-                    if report["outcome"] == "hang"
-                ),
-                "",
-            )
+            ran = self._process(number, names, whole if len(groups) == 1 else None)
+            hangs = (report["name"] for report in ran if report["outcome"] == "hang")
+            hung = next((f"the hang of {name}" for name in hangs), "")
+            test_reports += ran
         return test_reports
 
     def _process(self, number: int, names: Sequence[str], whole: str | None) -> list[Report]:
@@ -263,7 +216,7 @@ class _Iteration:
                 f"{len(names)} tests are too many to name one by one: give the suite a filter"
             )
         parser = OutputParser()
-        seconds = max(MIN_S, self.deadline - time.monotonic())
+        limit_s = max(MIN_S, self.deadline - time.monotonic())
         ended = run(
             [
                 *self.executor.command,
@@ -273,39 +226,36 @@ class _Iteration:
                 *self.flags,
             ],
             environment={**self.environment, "GONOGO_DUMP_DIR": str(dumps)},
-            seconds=seconds,
+            seconds=limit_s,
             on_line=parser.add_line,
             folder=self.executor.options.get("root"),
         )
         with contextlib.suppress(OSError):
             parser.read(output.read_text("utf-8", "replace"))
-        return reports(parser, names, ended, seconds, dumps)
+        return reports(parser, names, ended, limit_s, dumps)
 
 
 def reports(
-    parser: OutputParser, names: Sequence[str], ended: Ended, seconds: float, dumps: Path
+    parser: OutputParser, names: Sequence[str], ended: Ended, limit_s: float, dumps: Path
 ) -> list[Report]:
     """Return one report per selected test in the order of the run.
 
     The last one may be (exit): a failure outside of any test.
     """
-    by_name = {name: _report(test, ended, seconds) for name, test in parser.tests.items()}
+    by_name = {name: _report(test, ended, limit_s) for name, test in parser.tests.items()}
     lost = next((name for name, test in parser.tests.items() if test.outcome is None), None)
     for name in names:
         if name not in by_name:
             why = f"the program {ended.words}{f' in {lost}' if lost else ''}"
-            by_name[name] = _row(name, "skipped", f"not run: {why} before")
-    outside = _outside_report(parser, names, ended, seconds) if lost is None else None
+            by_name[name] = row(name, "skipped", f"not run: {why} before")
+    outside = _outside_report(parser, names, ended, limit_s) if lost is None else None
     if outside is not None:
         by_name[outside["name"]] = outside
-    for name, dump in _dumps(dumps):
-        if name not in by_name:
-            by_name[name] = _row(name, "not_run", "arrays were handed over outside of any test")
-        by_name[name]["dumps"].append(dump)
+    add_dumps(by_name, dumps)
     return list(by_name.values())
 
 
-def _report(test: ObservedTest, ended: Ended, seconds: float) -> Report:
+def _report(test: ObservedTest, ended: Ended, limit_s: float) -> Report:
     counted = failures(test)
     message = ""
     if test.outcome == "failed":
@@ -318,7 +268,7 @@ def _report(test: ObservedTest, ended: Ended, seconds: float) -> Report:
         outcome = "hang" if hung else "crash"
         last = "\n".join(test.lines[-8:])
         words = (
-            f"no end within {seconds:.3g} s"
+            f"no end within {limit_s:.3g} s"
             if hung
             else f"the program {ended.words} in the middle of this test"
         )
@@ -331,15 +281,17 @@ def _report(test: ObservedTest, ended: Ended, seconds: float) -> Report:
             numbers[name] = float(value)
         except ValueError:
             texts[name] = value
-    row = _row(test.name, outcome, message)
-    row |= {
-        "duration_ms": test.duration_ms,
-        "failures": counted,
-        "measurements": numbers,
-        "position": test.position,
-    }
     more = {"file": test.file, "line": test.line, "properties": texts}
-    return row | {name: value for name, value in more.items() if value}
+    return row(
+        test.name,
+        outcome,
+        message,
+        duration_ms=test.duration_ms,
+        failures=counted,
+        measurements=numbers,
+        position=test.position,
+        **{name: value for name, value in more.items() if value},
+    )
 
 
 def _failure_words(counted: Sequence[Mapping[str, Any]]) -> str:
@@ -360,7 +312,7 @@ def _failure_words(counted: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _outside_report(
-    parser: OutputParser, names: Sequence[str], ended: Ended, seconds: float
+    parser: OutputParser, names: Sequence[str], ended: Ended, limit_s: float
 ) -> Report | None:
     """Return the report of a failure outside of all tests, if there is one.
 
@@ -378,10 +330,10 @@ def _outside_report(
         else "(start)"
     )
     if ended.status is None:
-        return _row(where, "hang", f"no end within {seconds:.3g} s; its output ends:\n{tail}")
+        return row(where, "hang", f"no end within {limit_s:.3g} s; its output ends:\n{tail}")
     if ended.status < 0:
-        return _row(where, "crash", f"the program {ended.words}; its output ends:\n{tail}")
-    return _row(
+        return row(where, "crash", f"the program {ended.words}; its output ends:\n{tail}")
+    return row(
         where,
         "error",
         f"the program {ended.words}, though no test failed; its output ends:\n{tail}",
@@ -404,71 +356,20 @@ def _names(lines: Sequence[str]) -> list[str]:
     return names
 
 
-def _row(name: str, outcome: str, message: str) -> Report:
-    return {
-        "name": name,
-        "outcome": outcome,
-        "duration_ms": None,
-        "message": message,
-        "failures": [],
-        "measurements": {},
-        "stage": None,
-        "dumps": [],
-    }
-
-
-def _dumps(folder: Path) -> list[tuple[str, dict[str, Any]]]:
-    """Return every complete handover with its test, in the order in which they were made."""
-    dumps = []
-    for manifest in sorted(
-        folder.glob("[!.]*/manifest.json"), key=lambda path: (path.stat().st_mtime_ns, path)
-    ):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-            content = json.loads(manifest.read_text("utf-8"))
-            dump = {name: content.get(name) for name in ("kernel", "fields", "name", "arithmetic")}
-            for kind in ("tensors", "raw"):
-                dump[kind] = {
-                    str(name): str(manifest.parent / Path(file).name)
-                    for name, file in (content.get(kind) or {}).items()
-                }
-            dumps.append((str(content.get("test") or "(no test)"), dump))
-    return dumps
-
-
-def _suite(name: str, fields: Mapping[str, Any], options: Mapping[str, Any]) -> Suite:
-    """Return a suite of the builds file.
-
-    Raises ValueError for a field that is unknown or has a wrong type: a suite that isn't what its
-    author meant must not run.
-    """
+def _suite(name: str, table: Mapping[str, Any], isolated: bool) -> Suite:
+    """Return a suite of the builds file. Raises ValueError for a field that has a wrong type."""
     where = f"suites.{name}"
-    if unknown := [field for field in fields if field not in SUITE_FIELDS]:
-        raise ValueError(f"{where}.{unknown[0]}: unknown field; allowed: {', '.join(SUITE_FIELDS)}")
-    words, order = fields.get("filter"), fields.get("order", [])
-    isolated, timeout_s = (
-        fields.get("isolated", options.get("isolated", False)),
-        fields.get("timeout_s"),
-    )
+    check_known(where, table, SUITE_FIELDS)
+    words, order = table.get("filter"), table.get("order", [])
+    isolated = table.get("isolated", isolated)
     if words is not None and (not isinstance(words, str) or not words):
         raise ValueError(f"{where}.filter: must be text; got {words!r}")
-    if (
-        not isinstance(order, list)
-        or not all(isinstance(test, str) and "." in test for test in order)
-        or len(set(order)) != len(order)
-    ):
-        raise ValueError(
-            f"{where}.order: must be a list of distinct full names such as A.B; got {order!r}"
-        )
+    is_list = isinstance(order, list) and all(isinstance(t, str) and "." in t for t in order)
+    if not is_list or len(set(order)) != len(order):
+        rule = "must be a list of distinct full names such as A.B"
+        raise ValueError(f"{where}.order: {rule}; got {order!r}")
     if words is not None and order:
         raise ValueError(f"{where}: has a filter and an order; give one of them")
     if not isinstance(isolated, bool):
         raise ValueError(f"{where}.isolated: must be true or false; got {isolated!r}")
-    if (
-        isinstance(timeout_s, bool)
-        or not isinstance(timeout_s, (int, float, type(None)))
-        or (timeout_s is not None and timeout_s <= 0)
-    ):
-        raise ValueError(
-            f"{where}.timeout_s: must be a number of seconds above 0; got {timeout_s!r}"
-        )
-    return Suite(name, words, tuple(order), isolated, timeout_s)
+    return Suite(name, words, tuple(order), isolated, seconds(where, table))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import shutil
 import sys
 import time
@@ -17,8 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from child_program import deadline_s, host_folder, worker_folder
-from pytest_lines import Report, reports
+from child_reports import OUT_OF_TIME, ProgramExecutor, Report, deadline_s, environment, row
+from pytest_lines import reports
 from pytest_process import run
 from pytest_suites import Stage, Suite, suites
 
@@ -54,17 +53,10 @@ PLUGIN_FILES = (
     "gonogo/pytest_plugin/lines.py",
     "gonogo/pytest_plugin/plugin.py",
 )
-SHARE = 0.95
-"""The share of the worker's deadline that we use.
-
-We must end before the worker does, or the results of finished tests are lost.
-"""
 MIN_S = 1.0
-KEPT_RUNS = 2
-"""The worker may read the arrays of an iteration while the next one already runs."""
 
 
-class PytestExecutor:
+class PytestExecutor(ProgramExecutor):
     """Runs a build's pytest suites; one `report` is one iteration."""
 
     def __init__(self, build: str) -> None:
@@ -72,16 +64,10 @@ class PytestExecutor:
 
         Raises RuntimeError without pytest.
         """
-        table = json.loads(os.environ.get("GONOGO_BUILD", "{}"))
-        if table.get("name") != build:
-            raise ValueError(f"the builds file of this host has no pytest build {build!r}")
-        self.command = [str(argument) for argument in table.get("command", ())]
-        self.options = table.get("options", {})
-        self.suites = suites(build, self.options, table.get("suites", {}))
+        super().__init__("pytest", build)
+        self.suites = suites(build, self.options, self.tables)
         if importlib.util.find_spec("pytest") is None:
             raise RuntimeError(f"{sys.executable} has no pytest")
-        self.folder = worker_folder("gonogo-pytest-", host_folder())
-        self._folders: list[Path] = []
         for file in PLUGIN_FILES:
             copy = self.folder / "copy" / file
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -96,15 +82,12 @@ class PytestExecutor:
         an unknown suite or stage, or an impossible filter.
         """
         selection = selection.get("selection", selection)
-        suite = self._suite(selection.get("suite"))
+        suite: Suite = self.suite(selection.get("suite"))
         shuffle = selection.get("shuffle")
         order = None
         if shuffle is not None and shuffle is not False:
             order = seed if seed is not None else iteration if shuffle is True else int(shuffle)
         processes = _Run(self, suite, iteration, seed, order)
-        self._folders.append(processes.folder)
-        while len(self._folders) > KEPT_RUNS:
-            shutil.rmtree(self._folders.pop(0), ignore_errors=True)
         stages, expression = selection.get("stages"), selection.get("filter")
         if suite.stages:
             if expression:
@@ -121,16 +104,6 @@ class PytestExecutor:
             suite.paths, [*suite.filters, *([expression] if expression else [])], suite.timeout_s
         )
 
-    def close(self) -> None:
-        """Delete all written files."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _suite(self, name: str | None) -> Suite:
-        if name not in self.suites:
-            known = ", ".join(sorted(suite for suite in self.suites if suite is not None)) or "none"
-            raise ValueError(f"this build has no suite {name!r}; it has: {known}")
-        return self.suites[name]
-
 
 class _Run:
     """The processes of one iteration."""
@@ -144,15 +117,9 @@ class _Run:
         order: int | None,
     ) -> None:
         self.executor, self.suite, self.order = executor, suite, order
-        self.deadline = time.monotonic() + SHARE * deadline_s()
-        self.folder = worker_folder(f"{iteration}-", executor.folder)
-        self.environment = {
-            name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"
-        }
-        self.environment["GONOGO_ITERATION"] = str(iteration)
-        self.environment.pop("GONOGO_SEED", None)
-        if seed is not None:
-            self.environment["GONOGO_SEED"] = str(seed)
+        self.deadline = time.monotonic() + deadline_s()
+        self.folder = executor.iteration_folder(iteration)
+        self.environment = environment(iteration, seed, ("PYTEST_CURRENT_TEST",))
         self.names: set[str] = set()
 
     def tests(
@@ -162,27 +129,15 @@ class _Run:
         folder = self.folder / part
         (folder / "dumps").mkdir(parents=True)
         lines, traces = folder / "lines.jsonl", folder / "traces"
-        arguments = [
-            "-p",
-            "no:cacheprovider",
-            "--continue-on-collection-errors",
-            "--color=no",
-            f"--rootdir={self.suite.root}",
-        ]
-        arguments += [f"--gonogo-report={lines}", *_chosen(filters, folder)]
+        command = [sys.executable, str(SESSION), str(self.executor.folder / "copy"), str(traces)]
+        command += ["-p", "no:cacheprovider", "--continue-on-collection-errors", "--color=no"]
+        command += [f"--rootdir={self.suite.root}", f"--gonogo-report={lines}"]
+        command += _chosen(filters, folder)
         if self.order is not None:
-            arguments.append(f"--gonogo-shuffle={self.order}")
+            command.append(f"--gonogo-shuffle={self.order}")
         seconds = max(MIN_S, min(self.deadline - time.monotonic(), timeout_s or self.deadline))
         ended = run(
-            [
-                sys.executable,
-                str(SESSION),
-                str(self.executor.folder / "copy"),
-                str(traces),
-                *arguments,
-                *self.executor.command,
-                *paths,
-            ],
+            [*command, *self.executor.command, *paths],
             cwd=self.suite.root,
             environment={**self.environment, "GONOGO_DUMP_DIR": str(folder / "dumps")},
             seconds=seconds,
@@ -199,17 +154,11 @@ class _Run:
         blocker = ""
         for stage in stages:
             if not blocker and self.deadline - time.monotonic() < MIN_S:
-                blocker = "the end of the iteration's time"
+                blocker = OUT_OF_TIME
             if blocker:
-                stage_reports = [
-                    _stage_row(
-                        stage,
-                        "blocked",
-                        "skipped",
-                        f"not run: blocked by {blocker}",
-                        blocked_by=blocker,
-                    )
-                ]
+                message = f"not run: blocked by {blocker}"
+                blocked = row(f"{stage.name}: blocked", "skipped", message, blocked_by=blocker)
+                stage_reports = [blocked]
             else:
                 stage_reports = self._stage(stage)
                 outcomes = {report["outcome"] for report in stage_reports}
@@ -229,42 +178,19 @@ class _Run:
         existing = tuple(
             str(root / file) for file in stage.files if (root / file.partition("::")[0]).exists()
         )
-        stage_reports = (
-            self.tests(
-                existing, [], stage.timeout_s or self.suite.timeout_s, f"stage-{stage.number}"
-            )
-            if existing
-            else []
-        )
+        stage_reports = []
+        if existing:
+            timeout_s = stage.timeout_s or self.suite.timeout_s
+            stage_reports = self.tests(existing, [], timeout_s, f"stage-{stage.number}")
         if not stage_reports:
-            stage_reports.append(_stage_row(stage, "tests", "not_run", "no test was found"))
+            stage_reports.append(row(f"{stage.name}: tests", "not_run", "no test was found"))
         # Checked after the tests, which may make the required files
-        for file in dict.fromkeys(
-            (*(file.partition("::")[0] for file in stage.files), *stage.requires)
-        ):
+        files = (*(file.partition("::")[0] for file in stage.files), *stage.requires)
+        for file in dict.fromkeys(files):
             if not (root / file).exists():
-                stage_reports.append(
-                    _stage_row(
-                        stage,
-                        f"requires {file}",
-                        "not_run",
-                        "a required file is missing",
-                        requires=file,
-                    )
-                )
+                name, message = f"{stage.name}: requires {file}", "a required file is missing"
+                stage_reports.append(row(name, "not_run", message, requires=file))
         return stage_reports
-
-
-def _stage_row(stage: Stage, what: str, outcome: str, message: str, **more: str) -> Report:
-    """Return a report of a stage that is not a test's."""
-    row: Report = {
-        "name": f"{stage.name}: {what}",
-        "outcome": outcome,
-        "duration_ms": None,
-        "message": message,
-        "failures": [],
-    }
-    return {**row, "measurements": {}, "stage": stage.name, "dumps": [], **more}
 
 
 def _chosen(filters: list[str], folder: Path) -> list[str]:

@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from child_program import Ended
+from child_reports import Report, add_dumps, row
 
-Report = dict[str, Any]
-
-MAX_MESSAGE = 4000
 BADNESS = ("passed", "skipped", "failed", "error")
 """A test that ran more than once (a plug-in repeats failures) counts as its worst run.
 
@@ -35,24 +33,17 @@ def reports(lines: Path, dumps: Path, ended: Ended, seconds: float) -> list[Repo
     """
     # pytest can't read a filter or an option: the tests that it collected aren't the requested ones
     if ended.status == USAGE_STATUS:
-        return [_row("(pytest)", "error", ended.tail.strip())]
+        return [row("(pytest)", "error", ended.tail.strip())]
     events = _RunEvents(_events(lines))
     rows = [_report(test, events, ended, seconds) for test in events.tests]
-    rows += [
-        _row(test, outcome, message) for test, (outcome, message) in events.uncollected.items()
-    ]
-    outside_report = _outside_report(
-        events, ended, seconds, any(row["outcome"] in ("hang", "crash") for row in rows)
-    )
+    rows += [row(test, *found) for test, found in events.uncollected.items()]
+    is_reported = any(report["outcome"] in ("hang", "crash") for report in rows)
+    outside_report = _outside_report(events, ended, seconds, is_reported)
     if outside_report is not None:
         rows.append(outside_report)
-    by_name = {row["name"]: row for row in rows}
-    for test, dump in _dumps(dumps):
-        if test not in by_name:
-            by_name[test] = _row(test, "not_run", "arrays were handed over outside of any test")
-            rows.append(by_name[test])
-        by_name[test]["dumps"].append(dump)
-    return rows
+    by_name = {report["name"]: report for report in rows}
+    add_dumps(by_name, dumps)
+    return list(by_name.values())
 
 
 class _RunEvents:
@@ -119,35 +110,21 @@ def _report(test: str, events: _RunEvents, ended: Ended, seconds: float) -> Repo
             if done["outcome"] == "failed" and TIMEOUT_WORDS[0] in done["message"]
             else done["outcome"]
         )
-        row = _row(test, outcome, done["message"])
-        failures = [
-            {
-                **failure,
-                "expression": _clean(failure["expression"]),
-                "message": _clean(failure["message"]),
-            }
-            for failure in done["failures"]
-        ]
-        measured = {_clean(name): value for name, value in done["measurements"].items()}
-        return {
-            **row,
-            "duration_ms": done["duration_ms"],
-            "failures": failures,
-            "measurements": measured,
-        }
+        kept = {name: done[name] for name in ("duration_ms", "failures", "measurements")}
+        return row(test, outcome, done["message"], **kept)
     if test not in events.running:
-        return _row(test, "skipped", f"not run: {_why_not(events, ended)}")
+        return row(test, "skipped", f"not run: {_why_not(events, ended)}")
     if ended.status is None:
-        return _row(test, "hang", _hang_words(ended, seconds))
+        return row(test, "hang", _hang_words(ended, seconds))
     if events.finished:  # pytest.exit, or -x, in the middle of it
-        return _row(
+        return row(
             test,
             "error",
             "; ".join(events.problems) or "the run was ended in the middle of this test",
         )
     if TIMEOUT_WORDS[1] in ended.tail:
-        return _row(test, "hang", f"pytest-timeout ended the process\n{ended.tail}")
-    return _row(test, "crash", f"the process of the tests {ended.words} in the middle of this test")
+        return row(test, "hang", f"pytest-timeout ended the process\n{ended.tail}")
+    return row(test, "crash", f"the process of the tests {ended.words} in the middle of this test")
 
 
 def _outside_report(
@@ -161,19 +138,19 @@ def _outside_report(
         "(exit)" if events.finished else "(between tests)" if events.collected else "(collection)"
     )
     if ended.status is None:
-        return None if reported else _row(stage, "hang", _hang_words(ended, seconds))
+        return None if reported else row(stage, "hang", _hang_words(ended, seconds))
     if ended.status < 0 or (
         not events.finished and ended.status not in BROKEN_STATUSES and events.collected
     ):
         return (
             None
             if reported
-            else _row(stage, "crash", f"the process of the tests {ended.words}\n{ended.tail}")
+            else row(stage, "crash", f"the process of the tests {ended.words}\n{ended.tail}")
         )
     if events.problems:
-        return _row("(pytest)", "error", "\n".join(events.problems))
+        return row("(pytest)", "error", "\n".join(events.problems))
     if not events.finished:
-        return _row("(pytest)", "error", f"pytest could not start, it {ended.words}\n{ended.tail}")
+        return row("(pytest)", "error", f"pytest could not start, it {ended.words}\n{ended.tail}")
     return None
 
 
@@ -192,50 +169,3 @@ def _why_not(events: _RunEvents, ended: Ended) -> str:
 
 def _hang_words(ended: Ended, seconds: float) -> str:
     return f"no end within {seconds:.3g} s" + (f"; it hung at {ended.where}" if ended.where else "")
-
-
-def _row(name: str, outcome: str, message: str) -> Report:
-    cut = (
-        message
-        if len(message) <= MAX_MESSAGE
-        else message[: MAX_MESSAGE // 2] + "\n...\n" + message[-MAX_MESSAGE // 2 :]
-    )
-    return {
-        "name": _clean(name),
-        "outcome": outcome,
-        "duration_ms": None,
-        "message": _clean(cut),
-        "failures": [],
-        "measurements": {},
-        "stage": None,
-        "dumps": [],
-    }
-
-
-def _clean(text: str) -> str:
-    """Return the text without what no database accepts: NUL, and lone surrogates."""
-    return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
-
-
-def _dumps(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every complete handover with its test, in the order in which they were made."""
-    for manifest in sorted(
-        folder.glob("[!.]*/manifest.json"), key=lambda path: (path.stat().st_mtime_ns, path)
-    ):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            content = json.loads(manifest.read_text("utf-8"))
-            files = {
-                kind: {
-                    str(name): str(manifest.parent / Path(file).name)
-                    for name, file in content.get(kind, {}).items()
-                }
-                for kind in ("tensors", "raw")
-            }
-            dump = {
-                "kernel": content["kernel"],
-                "fields": content["fields"],
-                **files,
-                "arithmetic": content.get("arithmetic"),
-                "name": content.get("name"),
-            }
-            yield str(content.get("test") or "(no test)"), dump

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from child_reports import check_known, seconds, texts
+
 SUITE_FIELDS = ("root", "paths", "filter", "stages", "timeout_s")
 STAGE_FIELDS = ("name", "files", "requires", "timeout_s")
 
@@ -70,7 +72,7 @@ def suites(
 
 
 def _suite(place: str, name: str, table: Mapping[str, Any], options: Mapping[str, Any]) -> Suite:
-    _known(place, table, SUITE_FIELDS)
+    check_known(place, table, SUITE_FIELDS)
     root = Path(table.get("root") or options.get("root") or "")
     if not root.is_absolute():
         raise ValueError(
@@ -87,51 +89,30 @@ def _suite(place: str, name: str, table: Mapping[str, Any], options: Mapping[str
     )
     if len({stage.name for stage in stages}) < len(stages):
         raise ValueError(f"{place}.stages: every stage needs a different name")
-    paths = _texts(f"{place}.paths", table.get("paths", [] if stages else ["."]))
+    paths = texts(f"{place}.paths", table.get("paths", [] if stages else ["."]))
     if stages and (paths or filters):
         raise ValueError(
             f"{place}: a staged suite has its files in the stages, and neither paths nor filter"
         )
     absolute = tuple(str(root) if path == "." else str(root / path) for path in paths)
     lines = (
-        "\n".join(_texts(f"{place}.filter", filters)) if isinstance(filters, list) else str(filters)
+        "\n".join(texts(f"{place}.filter", filters)) if isinstance(filters, list) else str(filters)
     )
-    return Suite(name, root, absolute, (lines,) if lines else (), stages, _seconds(place, table))
+    return Suite(name, root, absolute, (lines,) if lines else (), stages, seconds(place, table))
 
 
 def _stage(place: str, number: int, table: Mapping[str, Any]) -> Stage:
-    _known(place, table, STAGE_FIELDS)
+    check_known(place, table, STAGE_FIELDS)
     name = table.get("name")
     if not isinstance(name, str) or not name:
         raise ValueError(f"{place}.name must be text; got {name!r}")
-    files = _texts(f"{place}.files", table.get("files", []))
+    files = texts(f"{place}.files", table.get("files", []))
     if not files:
         raise ValueError(f"{place}.files must name the stage's tests")
     return Stage(
         number,
         name,
         files,
-        _texts(f"{place}.requires", table.get("requires", [])),
-        _seconds(place, table),
+        texts(f"{place}.requires", table.get("requires", [])),
+        seconds(place, table),
     )
-
-
-def _known(place: str, table: Mapping[str, Any], names: tuple[str, ...]) -> None:
-    for name in table:
-        if name not in names:
-            raise ValueError(f"{place}.{name}: unknown field; allowed: {', '.join(names)}")
-
-
-def _texts(place: str, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(text, str) and text for text in value):
-        raise ValueError(f"{place} must be a list of texts; got {value!r}")
-    return tuple(value)
-
-
-def _seconds(place: str, table: Mapping[str, Any]) -> float | None:
-    value = table.get("timeout_s")
-    if value is not None and (
-        isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0
-    ):
-        raise ValueError(f"{place}.timeout_s must be a number of seconds above 0; got {value!r}")
-    return value
