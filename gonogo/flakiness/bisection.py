@@ -9,7 +9,7 @@ Waeber, P. Frazier, S. Henderson, "Bisection search with noisy responses" (SIAM 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -230,14 +230,6 @@ def search_states(
                 states.append(search_state(tallies, sharp=sharp, **part_of))
                 open_parts.append(states[-1])
     return tuple(states)
-
-
-def testable(count: int, untestable: Collection[int]) -> tuple[int, ...]:
-    """Return the builds that can be run, in order.
-
-    A search among them gives the place as a range: after one of them, up to the next.
-    """
-    return tuple(build for build in range(count) if build not in untestable)
 
 
 def _believed(model: _Model, counts: Array) -> tuple[_Belief, float]:

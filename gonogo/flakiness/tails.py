@@ -6,7 +6,7 @@ A seed that repeats its numbers says nothing about other seeds.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,8 +21,6 @@ Array = NDArray[np.float64]
 
 LIMIT = 1.0
 """A test fails where its tolerance_ratio is above this."""
-MAX_SEEDS = 32
-"""Seeds that get a tail of their own, the worst ones: each takes some milliseconds."""
 RUNS, SEEDS = "runs", "seeds"
 # The bound's fits are shrunk towards the shape 0.2 with the weight of 10 further exceedances.
 # Maxima of light tails have shape 0, of t(4) .25: without it the bound at .95 held in 78% of
@@ -48,9 +46,7 @@ def tail_of(numbers: Iterable[tuple[int | None, float | None]], left: int = 0) -
     - If every seed is there once: `tail`, rates per seed.
     - If a seed's numbers differ among themselves as much as from those of other seeds
       (`clustered`): each run is a new sample, and rates are per run.
-    - Else one number per seed, the newest, makes the tail, per seed. In addition, the runs of each
-      seed with enough of them have a tail of their own; the mean over these seeds is how often one
-      of their runs fails. It is reported if it is larger, and says nothing about other seeds.
+    - Else one number per seed, the newest, makes the tail, per seed.
     """
     pairs = list(numbers)
     groups: dict[object, list[float]] = {}
@@ -64,20 +60,8 @@ def tail_of(numbers: Iterable[tuple[int | None, float | None]], left: int = 0) -
         by_run = tail([value for _, value in pairs], unit=RUNS)
         words = f"{by_run.words}, of {_seeds(distinct)}"
         return replace(by_run, distinct=distinct, per=RUNS, repeated=left, words=words)
-    repeated = left + known - distinct
     newest = [values[-1] for values in groups.values()] + [math.nan] * (len(pairs) - known)
-    by_seed = _too_few(tail(newest), repeated)
-    of_these = _of_these(groups, by_seed.level)
-    if of_these is None:
-        return by_seed
-    nothing_of_others = by_seed.predicted is None or by_seed.at_most
-    if not of_these.at_most and (
-        nothing_of_others or _rates(of_these)[0] > (by_seed.predicted or 0)
-    ):
-        return replace(of_these, left_out=by_seed.left_out, repeated=left)
-    if by_seed.predicted is None:
-        return replace(by_seed, words=f"{by_seed.words}; {of_these.words}")
-    return by_seed
+    return _too_few(tail(newest), left + known - distinct)
 
 
 def clustered(groups: Sequence[Sequence[float]]) -> bool:
@@ -101,47 +85,6 @@ def clustered(groups: Sequence[Sequence[float]]) -> bool:
     first, second = count - 1, runs - count
     ratio = between / first / (within / second)
     return beta_cdf(second / (second + first * ratio), second / 2, first / 2) <= POLICY.same_seed
-
-
-def _of_these(groups: Mapping[object, Sequence[float]], level: float) -> Tail | None:
-    """Return how often a run of these very seeds fails, from the tail of each seed's runs.
-
-    None if no seed has enough of them.
-    """
-    enough = [values for values in groups.values() if len(values) >= POLICY.least_seeds]
-    enough.sort(key=lambda values: -max(values))
-    if not enough:
-        return None
-    tails = [tail(values, level, RUNS) for values in enough[:MAX_SEEDS]]
-    # the milder rest counts as the mildest seed with a tail
-    rates_of = [*map(_rates, tails)] + [_rates(tails[-1])] * (len(enough) - len(tails))
-    mean, bound = (sum(rates) / len(enough) for rates in zip(*rates_of, strict=True))
-    together = [value for values in enough for value in values]
-    runs = len(together)
-    predicted = max(1.0 / (POLICY.tail_reach * runs), mean)
-    upper = min(1.0, max(predicted, bound))
-    rates = rates_in_words(predicted, upper, mean < predicted, level, RUNS)
-    return Tail(
-        seeds=runs,
-        left_out=0,
-        observed=rate(sum(value > LIMIT for value in together), runs),
-        predicted=predicted,
-        upper=upper,
-        at_most=mean < predicted,
-        level=level,
-        thresholds=next((fit for fit in tails if not fit.at_most), tails[0]).thresholds,
-        largest=max(filter(math.isfinite, together), default=None),
-        words=f"of these {_seeds(len(enough))} themselves {rates} ({runs} runs)",
-        distinct=len(enough),
-        per=RUNS,
-    )
-
-
-def _rates(fit: Tail) -> tuple[float, float]:
-    """Return the predicted rate and its bound, of a tail with enough samples."""
-    assert fit.predicted is not None
-    assert fit.upper is not None
-    return 0.0 if fit.at_most else fit.predicted, fit.upper
 
 
 def _too_few(fit: Tail, repeated: int) -> Tail:

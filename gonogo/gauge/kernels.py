@@ -14,7 +14,6 @@ from gonogo.emulator.builds import build_of
 from gonogo.errors import FieldError
 from gonogo.kernels.registry import KERNELS
 from gonogo.spec.executors import EMULATOR, ON_WORMHOLE
-from gonogo.spec.regimes import is_exact
 from gonogo.workloads import mutants
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def right(test: TestSpec) -> list[Part]:
     if KERNELS[test.kernel].builds:  # those with the general builds may be others in reverse order
         backward = "The right kernel, summing rows and columns in reverse order."
         parts.append(Part("reversed", Kind.go, backward, build, test, turned=True))
-    if is_exact(test.inputs):
+    if test.inputs.exact:
         return parts
     if numerics.srcb == "tf32":
         other = test.replace(numerics=numerics.replace(srcb="bf16"))

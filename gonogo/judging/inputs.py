@@ -20,7 +20,7 @@ from gonogo.errors import FieldError
 from gonogo.exactness.inputs import exact_inputs
 from gonogo.judging import normals
 from gonogo.judging.blocks import over_rows
-from gonogo.spec.regimes import TILE, Regime, is_exact
+from gonogo.spec.regimes import TILE, Regime
 from gonogo.spec.test_spec import TestSpec
 from gonogo.workloads import kernel_of
 
@@ -44,7 +44,7 @@ def generate(test: TestSpec, seed: int) -> dict[str, NDArray[Any]]:
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < MAX_SEED:
         raise FieldError("seed", seed, "must be an integer", limit=f"0 <= seed < {MAX_SEED}")
     raw: dict[str, NDArray[Any]] = {}
-    if is_exact(test.inputs):
+    if test.inputs.exact:
         raw |= _exact(test, seed)
     for name in () if raw else test.drawn_names:
         bound, shape = test.bound_of(name), test.matrix_shape_of(name)
@@ -138,7 +138,7 @@ def _sums(a: Doubles) -> Doubles:
 
 def _draw(regime: Regime, shape: tuple[int, int], seed: int, name: str) -> Floats:
     features = shape[1]
-    match regime.name:
+    match regime.regime:
         case "uniform":
             return _uniform(_words(shape, seed, name), regime["low"], regime["high"])
         case "normal":
@@ -156,7 +156,7 @@ def _draw(regime: Regime, shape: tuple[int, int], seed: int, name: str) -> Float
             steps = np.arange(features, dtype=np.float64) / max(features - 1, 1)
             row = regime["low"] + (regime["high"] - regime["low"]) * steps
             return np.array(np.broadcast_to(row.astype(np.float32), shape))
-    raise AssertionError(f"regime {regime.name} passed validation")
+    raise AssertionError(f"regime {regime.regime} passed validation")
 
 
 def _words(shape: tuple[int, int], seed: int, name: str) -> NDArray[np.uint32]:

@@ -14,15 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo import fields
 from gonogo.closeness import storable
-from gonogo.errors import FieldError
 from gonogo.judging.judging import OutputJudgement, SeedJudgement, judge, matrix
 from gonogo.judgment.pairs import flips_of
 from gonogo.judgment.statistics import statistics_of
 from gonogo.judgment.tolerance import allclose_of
-from gonogo.spec.arithmetic_names import canonical
-from gonogo.spec.builds import MAX_NAME
 from gonogo.spec.compared_outputs import AgainstReference, FlipCounts
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation, seed_verdict, verdict, within
@@ -32,38 +28,13 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Reference:
-    """The build that another one is compared with.
-
-    Attributes:
-        build: its name.
-        arithmetic: the one that it declares; None: it is found.
-        produced: its outputs; None for all.
-    """
+    """The build that another one is compared with."""
 
     build: str
     arithmetic: str | None = None
+    """The one that it declares; None: it is found."""
     produced: tuple[str, ...] | None = None
-
-    @classmethod
-    def parse(cls, data: object, path: str = "reference") -> Reference | None:
-        """Read it from a message's JSON object. None stays None. Raises FieldError."""
-        if data is None:
-            return None
-        given = fields.mapping(data, path)
-        fields.known(given, ("build", "arithmetic", "outputs"), path)
-        build, outputs = given.get("build"), given.get("outputs")
-        if not isinstance(build, str) or not 0 < len(build) <= MAX_NAME:
-            raise FieldError(
-                fields.join(path, "build"),
-                build,
-                "must be the name of a build",
-                limit=f"1 to {MAX_NAME} characters",
-            )
-        return cls(
-            build,
-            canonical(given.get("arithmetic"), fields.join(path, "arithmetic")),
-            None if outputs is None else tuple(str(name) for name in outputs),
-        )
+    """Its outputs; None for all."""
 
 
 MEANINGLESS = ("tolerance_ratio_quantized", "outliers")

@@ -97,11 +97,6 @@ class Regime(Model):
         "Standard deviation", "std"
     )
 
-    @property
-    def name(self) -> str:
-        """The name of the distribution."""
-        return self.regime
-
     def __getitem__(self, parameter: str) -> float:
         value: float = getattr(self, parameter)
         return value
@@ -241,11 +236,6 @@ def _top(kernel: Kernel) -> list[str]:
     first, *others = kernel.drawn_floats
     plain = [name for name in others if kernel.has_rows(name) and name not in kernel.regimes]
     return [first, *plain]
-
-
-def is_exact(inputs: Inputs) -> bool:
-    """Return whether the regime of a test's inputs is `exact`."""
-    return inputs.exact
 
 
 def check_exact(

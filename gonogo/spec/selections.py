@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_serializer
 from gonogo.errors import FieldError
 from gonogo.spec.canonical import key_of
 from gonogo.spec.executors import EXECUTORS, REPORTERS
-from gonogo.spec.test_spec import MAX_ELEMENTS, TestSpec
+from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.validation import WHOLE, Model, distinct
 
 FIELD = "selection"
@@ -180,13 +180,6 @@ TestBody = Annotated[
 def is_selection(data: object) -> bool:
     """Return whether the JSON of a job's `test` is a selection, not the test of a kernel."""
     return isinstance(data, Mapping) and FIELD in data
-
-
-def parse_test(data: object, *, max_elements: int = MAX_ELEMENTS) -> AnyTest:
-    """Parse a job's `test`: a selection, or the test of a kernel. Raises FieldError."""
-    if is_selection(data):
-        return Selection.parse(data)
-    return TestSpec.parse(data, max_elements=max_elements)
 
 
 def sample(canonical: Mapping[str, Any], number: int) -> dict[str, int | None]:

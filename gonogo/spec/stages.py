@@ -19,12 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from gonogo import fields
 from gonogo.spec.described import Described
+from gonogo.spec.validation import field_errors
 
 MAX_REASON = 300
+Count = Annotated[int, Field(ge=0)]
 
 
 class StageStatus(Described):
@@ -48,17 +52,17 @@ class StageResult:
 
     name: str
     status: StageStatus
-    reason: str = ""
+    reason: Annotated[str, Field(max_length=MAX_REASON)] = ""
     """Why it isn't passed, in a few words; "" when it is."""
-    passed: int = 0
-    failed: int = 0
+    passed: Count = 0
+    failed: Count = 0
     """Tests that failed, broke, crashed or hung."""
-    skipped: int = 0
+    skipped: Count = 0
     missing: tuple[str, ...] = ()
     """Required files that weren't there."""
-    iterations: int = 1
-    iterations_passed: int = 0
-    duration_ms: float | None = None
+    iterations: Count = 1
+    iterations_passed: Count = 0
+    duration_ms: Annotated[float, Field(allow_inf_nan=False)] | None = None
 
 
 @dataclass(frozen=True)
@@ -106,8 +110,14 @@ class StageTable:
     def parse(cls, data: object, path: str = "stages") -> StageTable:
         """Parse the object that to_json makes, as a worker sends it. Raises FieldError."""
         given = fields.mapping(data, path)
-        stages = enumerate(given.get("stages") or ())
-        return cls(tuple(_parsed(stage, f"{path}.stages.{place}") for place, stage in stages))
+        try:
+            return cls(_STAGES.validate_python(given.get("stages") or ()))
+        except ValidationError as problem:
+            details = problem.errors(include_url=False)
+            raise field_errors(details, path=f"{path}.stages")[0] from None
+
+
+_STAGES = TypeAdapter(tuple[StageResult, ...])
 
 
 @dataclass(frozen=True)
@@ -258,20 +268,3 @@ def _first_line(report: Mapping[str, Any]) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _parsed(data: object, path: str) -> StageResult:
-    given = fields.mapping(data, path)
-    status = fields.choice(given.get("status"), tuple(StageStatus), f"{path}.status")
-    duration = given.get("duration_ms")
-    return StageResult(
-        name=str(given.get("name", "")),
-        status=StageStatus(status),
-        reason=str(given.get("reason") or "")[:MAX_REASON],
-        missing=tuple(str(name) for name in given.get("missing") or ()),
-        duration_ms=None if duration is None else fields.number(duration, f"{path}.duration_ms"),
-        **{
-            name: fields.integer(given.get(name, 0), f"{path}.{name}", least=0)
-            for name in ("passed", "failed", "skipped", "iterations", "iterations_passed")
-        },
-    )

@@ -28,7 +28,7 @@ from gonogo.ci import events
 from gonogo.errors import GonogoError, JobError
 from gonogo.reports import ctrf, gtest, junit, lines
 from gonogo.spec import json_text
-from gonogo.spec.selections import parse_test
+from gonogo.spec.test_spec import TestSpec
 from gonogo_service.ci.rules import RuleIn
 from gonogo_service.gauges.bodies import GaugeIn
 from gonogo_service.hosts import forms
@@ -175,7 +175,7 @@ PARSERS: Mapping[str, Parser] = {
         lines.parse,
         b'{"format": "gonogo", "version": 1, "suite": "s"}\n{"name": "a", "outcome": "passed"}\n',
     ),
-    "test": Parser(lambda data: parse_test(json_bodies.parse(data)), _TEST),
+    "test": Parser(lambda data: TestSpec.parse(json_bodies.parse(data)), _TEST),
     "job": Parser(_body(JobIn), b'{"test": ' + _TEST + b', "build": "correct", "seeds": [1, 2]}'),
     "gauge": Parser(_body(GaugeIn), b'{"test": ' + _TEST + b', "seeds": {"count": 2}}'),
     "suite": Parser(

@@ -16,11 +16,11 @@ from checkout import ROOT
 from gonogo.ci import events
 from gonogo.gauge import tests_file
 from gonogo.reports import lines
-from gonogo.spec.selections import parse_test
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.ci.rules_api import RuleIn
 from gonogo_service.jobs.bodies import JobIn
 from gonogo_workers.executors import builds_file
+from parsed_tests import parse_test
 from running_service import TINY
 
 

@@ -13,7 +13,6 @@ from pydantic import SecretStr
 import migrated_files
 import stored_jobs
 from gonogo.settings import Settings
-from gonogo.spec.selections import parse_test
 from gonogo_service.background.assess import Assessor
 from gonogo_service.flags.api import FLAGS
 from gonogo_service.flags.model import FlagRow
@@ -24,6 +23,7 @@ from gonogo_service.kit.background_context import BackgroundContext, open_backgr
 from gonogo_service.kit.database import engine as engines
 from gonogo_service.tests.assessing import Missed, gauged
 from gonogo_service.tests.variants import Variant
+from parsed_tests import parse_test
 
 
 def spec_of(atol: float) -> dict[str, Any]:

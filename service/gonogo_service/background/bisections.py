@@ -149,7 +149,7 @@ def _searches(bisection: BisectionRow, track: Signal, want: int) -> list[_Search
         for place, answers in enumerate(ended)
         if len(answers) >= MAX_RUNS_WITHOUT_ANSWER and set(answers) == {None}
     }
-    builds = method.testable(len(bisection.builds), untestable)
+    builds = tuple(place for place in range(len(ended)) if place not in untestable)
     if len(builds) < 2:
         return [_Search(track, _UNTESTABLE, builds, True)]
     at = {place: number for number, place in enumerate(builds)}

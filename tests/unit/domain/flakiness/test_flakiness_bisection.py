@@ -11,11 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gonogo.flakiness.bisecting import Expect, Stage
-from gonogo.flakiness.bisection import SearchState, Tally, search_state, search_states, testable
+from gonogo.flakiness.bisection import SearchState, Tally, search_state, search_states
 from gonogo.flakiness.policy import POLICY
 from property_examples import examples
-
-testable.__test__ = False  # type: ignore[attr-defined]  # pytest: not a test
 
 
 def search(
@@ -153,4 +151,3 @@ def test_what_cannot_be_is_refused() -> None:
     for tallies, high in (([(2, 1), (0, 0)], 1), ([(0, 0)], 1), ([], 0)):
         with pytest.raises(ValueError, match="no search between"):
             search_state(tallies, high=high)
-    assert testable(5, {1, 4}) == (0, 2, 3)

@@ -104,30 +104,6 @@ def test_numbers_that_differ_as_much_within_a_seed_as_between_seeds_are_new_samp
     assert again.words.endswith("(120 runs), of 4 seeds")
 
 
-def test_a_seed_that_comes_near_by_itself_is_foretold_per_run() -> None:
-    # seed 3 is above 1 in .007 of its runs
-    noise = np.random.default_rng(5).permutation(exponential(NIGHTS))
-    seed_ratios = [
-        (seed, (0.2, 0.3, 0.4, 0.7)[seed] + (0.06 if seed == 3 else 0.01) * float(deviation))
-        for deviation in noise
-        for seed in range(4)
-    ]
-    prediction = tail_of(seed_ratios)
-    assert (prediction.per, prediction.distinct, prediction.at_most) == ("runs", 4, False)
-    assert prediction.predicted is not None
-    assert prediction.predicted > 1e-3
-    assert prediction.words.startswith("of these 4 seeds themselves ")
-    with_more_seeds = tail_of(
-        [*seed_ratios, *((10 + seed, 0.1 + 0.01 * seed) for seed in range(9))]
-    )  # too few runs for tails of their own
-    assert (with_more_seeds.seeds, with_more_seeds.distinct, with_more_seeds.words) == (
-        prediction.seeds,
-        4,
-        prediction.words,
-    )
-    assert stability(rate(0, len(seed_ratios)), prediction)[0] is Stability.marginal
-
-
 def test_enough_seeds_are_one_sample_each_however_often_they_run() -> None:
     values = np.random.default_rng(2).random(50) * 0.1
     prediction = tail_of(

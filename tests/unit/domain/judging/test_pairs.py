@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gonogo.arithmetic.formats import round_to
-from gonogo.errors import FieldError, KernelOutputError
+from gonogo.errors import KernelOutputError
 from gonogo.judging.flip_summary import pooled
 from gonogo.judging.judging import SeedJudgement, judge
 from gonogo.judging.pairs import Reference, compare, words
@@ -166,29 +166,6 @@ def test_a_downstream_output_shows_its_difference_and_counts_for_nothing() -> No
         "not_judged", None, None, 2.0**-6, 1.0, 1.0,
     ]  # fmt: skip
     assert "linear" not in pair(case, outputs, reference_outputs).outputs
-
-
-@pytest.mark.parametrize(
-    ("data", "field"),
-    [
-        ("x", "reference"),
-        ({}, "reference.build"),
-        ({"build": ""}, "reference.build"),
-        ({"build": "a", "python": "b"}, "reference.python"),
-        ({"build": "a", "arithmetic": "torch"}, "reference.arithmetic"),
-    ],
-)
-def test_a_reference_of_a_message_is_checked(data: Any, field: str) -> None:
-    with pytest.raises(FieldError) as caught:
-        Reference.parse(data)
-    assert caught.value.field == field
-
-
-def test_a_reference_is_read_from_a_message() -> None:
-    assert Reference.parse(None) is None
-    assert Reference.parse({"build": "a"}) == Reference("a")
-    given = {"build": "a", "arithmetic": "fused", "outputs": ["y"]}
-    assert Reference.parse(given) == Reference("a", "fused", ("y",))
 
 
 def test_flips_are_counted_for_each_common_output_and_decide_no_verdict() -> None:

@@ -105,7 +105,7 @@ def test_a_kernel_s_regime_is_the_default_of_its_tensor_alone() -> None:
     assert plain.regime("b").low is not None
     assert plain.regime("b").low > 0
     normal = TestSpec.parse({"kernel": "div", "shape": [4, 8], "inputs": {"regime": "normal"}})
-    assert (normal.regime("a").name, normal.regime("b")) == ("normal", plain.regime("b"))
+    assert (normal.regime("a").regime, normal.regime("b")) == ("normal", plain.regime("b"))
 
 
 def test_a_build_that_is_no_fault_in_this_shape_is_refused() -> None:

@@ -15,7 +15,7 @@ def test_the_regime_is_canonical_and_all_tensors_have_it() -> None:
     test = exact_test("layernorm_fw", 4, 64)
     assert test.canonical()["inputs"] == {"regime": "exact"}
     assert TestSpec.parse(test.canonical()) == test
-    assert {test.regime(name).name for name in test.drawn_names} == {"exact"}
+    assert {test.regime(name).regime for name in test.drawn_names} == {"exact"}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gonogo.spec.selections import parse_test
+from parsed_tests import parse_test
 
 KEYS: list[tuple[dict[str, Any], str, str]] = [
     (

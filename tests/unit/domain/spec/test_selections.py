@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gonogo.errors import FieldError
-from gonogo.spec.selections import Selection, check_executor, is_selection, parse_test, sample
+from gonogo.spec.selections import Selection, check_executor, is_selection, sample
 from gonogo.spec.test_spec import TestSpec
+from parsed_tests import parse_test
 
 KERNEL = {"kernel": "layernorm_bw", "shape": [2, 32]}
 

@@ -354,7 +354,7 @@ def test_tolerance_of_an_output() -> None:
 
 def test_regime_of_a_tensor() -> None:
     spec = TestSpec.parse(forward(inputs={"regime": "normal", "beta": 3}))
-    assert (spec.regime("x").name, spec.regime("beta")["value"], spec.regime("gamma")["low"]) == (
+    assert (spec.regime("x").regime, spec.regime("beta")["value"], spec.regime("gamma")["low"]) == (
         "normal",
         3.0,
         0.0,
