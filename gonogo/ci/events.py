@@ -226,8 +226,8 @@ def from_polled(payload: object) -> CommitEvent:
     It has the form {"rule", "head_build", "pull_request", ...}. Raises FieldError.
     """
     data = fields.mapping(payload, "body")
-    event, ours = _pull_request(_Part({**data, "action": POLLED})), _Part(data)
-    return replace(event, rule=ours.text("rule"), head_build=ours.text("head_build"))
+    event, polled = _pull_request(_Part({**data, "action": POLLED})), _Part(data)
+    return replace(event, rule=polled.text("rule"), head_build=polled.text("head_build"))
 
 
 def _push(data: _Part) -> CommitEvent | Ignored:

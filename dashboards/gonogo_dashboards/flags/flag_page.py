@@ -95,13 +95,13 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
     entry = entry_names.latest(session, [flag.test_key]).get(flag.test_key)
     shown = line(flag, test, newest, entry)
     of_gauge = flag.kind.of_gauge
-    found = words.count(flag.jobs, "gauge" if of_gauge else "job")
+    occurrences = words.count(flag.jobs, "gauge" if of_gauge else "job")
     facts = [
         ("a mutant that passes" if of_gauge else "build", flag.build),
         ("branch and board", shown["variant"]),
         ("tolerance", shown["tolerance"]),
         ("opened", words.moment(timestamp(flag.opened_at))),
-        ("last found", f"{words.moment(timestamp(flag.updated_at))}, in {found}"),
+        ("last found", f"{words.moment(timestamp(flag.updated_at))}, in {occurrences}"),
         ("owner", flag.owner or "nobody"),
         ("reason", flag.reason or "none"),
     ]

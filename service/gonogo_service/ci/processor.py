@@ -246,9 +246,9 @@ def _start_again(
     rule = stored.rule
     names = [suite if isinstance(suite, str) else suite["name"] for suite in rule.suites]
     suites = [suite for suite, name in zip(rule.suites, names, strict=True) if name == check.suite]
-    wanted = {"suites": suites, "gauges": rule.gauges if check.suite is None else []}
+    narrowed = {"suites": suites, "gauges": rule.gauges if check.suite is None else []}
     refusal = rule.closed(fork=check.fork) or _under_way(session, check)
-    if refusal is None and not any(wanted.values()):
+    if refusal is None and not any(narrowed.values()):
         refusal = f"the rule no longer names {check.suite or 'gauges'}"
     if refusal is not None:
         return RuleOutcome.refused(rule.name, refusal)
@@ -261,7 +261,7 @@ def _start_again(
         again_base=request.both,
         rule=rule.name,
     )
-    narrow = rule.model_copy(update=wanted)
+    narrow = rule.model_copy(update=narrowed)
     return start(session, event, narrow, row, stored.owner, settings)
 
 

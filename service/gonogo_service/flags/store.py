@@ -227,12 +227,12 @@ class Outcome:
     @property
     def state(self) -> FlagState | None:
         """Return its state now."""
-        return self.flag and self.flag.state
+        return None if self.flag is None else self.flag.state
 
     @property
     def version(self) -> int | None:
         """Return its version now."""
-        return self.flag and self.flag.version
+        return None if self.flag is None else self.flag.version
 
 
 def change_many(

@@ -10,12 +10,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-import time_machine
 
 import stored_jobs
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import rate
-from gonogo_service.flags import store as flags
 from gonogo_service.flags.api import FLAGS
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.kit.database import engine as engines
@@ -247,30 +245,6 @@ def tolerance_too_tight(here: World) -> None:
     assert here.flags(test)["tolerance_too_tight"].state == "resolved"
 
 
-def acknowledged_for_a_while(here: World) -> None:
-    test = spec_of(0.51)
-    here.job([row(0, wrong=True)], test=test)
-    flag = here.flags(test)["passes_by_tolerance"]
-    now = datetime.now(UTC)
-    with engines.session(here.engine) as session:
-        flags.change(
-            session,
-            flag.id,
-            {
-                "state": "acknowledged",
-                "owner": "ada",
-                "reason": "known",
-                "expires": now + timedelta(hours=1),
-            },
-            actor="ada",
-        )
-    here.assess()
-    assert here.flags(test)["passes_by_tolerance"].state == "acknowledged"
-    with time_machine.travel(now + timedelta(hours=2), tick=True):
-        here.assess()
-    assert here.flags(test)["passes_by_tolerance"].state == "open"
-
-
 STORIES: tuple[Callable[[World], None], ...] = (
     flaky,
     nondeterministic,
@@ -282,7 +256,6 @@ STORIES: tuple[Callable[[World], None], ...] = (
     crashes,
     passes_by_tolerance,
     tolerance_too_tight,
-    acknowledged_for_a_while,
 )
 
 
@@ -318,6 +291,4 @@ def test_flags_open_and_are_over_by_themselves_on_postgres(migrated_postgres_url
             messages.count("flag.resolved")
             == len([flag for flag in all_flags if flag.state == "resolved"]) + 1
         )  # one was reopened
-        assert (
-            messages.count("flag.opened") == len(all_flags) + 2
-        )  # one was reopened, and one acknowledgement expired
+        assert messages.count("flag.opened") == len(all_flags) + 1  # one was reopened

@@ -91,29 +91,6 @@ def test_every_change_is_told_with_who_and_why_and_a_resolved_flag_is_reopened_b
     assert audited[0]["detail"] == {"state": "resolved", "reason": "fixed in 4.2"}
 
 
-def test_an_acknowledgement_ends_at_its_time(api: Api, flag: dict[str, Any]) -> None:
-    patch(api, flag, state="acknowledged", owner="ada", reason="known", expires=TOMORROW)
-    now = datetime.now(UTC)
-    with api.context.session() as session:
-        assert not flags.expired(session, now=now)
-        assert flags.expire(session, now=now) == 0
-        assert flags.expired(session, now=now + timedelta(days=2))
-        assert flags.expire(session, now=now + timedelta(days=2)) == 1
-        assert flags.expire(session, now=now + timedelta(days=2)) == 0
-    expired_flag = api.get(f"/flags/{flag['id']}")
-    assert (expired_flag["state"], expired_flag["owner"], expired_flag["expires_at"]) == (
-        "open",
-        "ada",
-        None,
-    )
-    entry = expired_flag["history"][0]
-    assert (entry["what"], entry["actor"], entry["reason"]) == (
-        "expired",
-        "background",
-        f"acknowledged until {TOMORROW}",
-    )
-
-
 @pytest.mark.parametrize("reason", [None, "", "  "])
 def test_an_acknowledgement_needs_a_reason(
     api: Api, flag: dict[str, Any], reason: str | None

@@ -327,7 +327,7 @@ class GitHubServer:
         return _shown(self._store(self.checks, fresh))
 
     def _check(self, number: str, body: dict[str, Any]) -> dict[str, Any]:
-        row = _found(self.checks, number)
+        row = _row_of(self.checks, number)
         self._write_check(row, body)
         return _shown(row)
 
@@ -368,7 +368,7 @@ class GitHubServer:
 
     def _change_comment(self, number: str, body: Any) -> dict[str, Any]:
         texts(body, {"body": 65536}, needed=("body",))
-        row = _found(self.comments, number)
+        row = _row_of(self.comments, number)
         if row["user"]["login"] not in (LOGIN, f"{LOGIN}[bot]"):
             raise Problem(403, "Must have admin rights to Repository.")
         row["body"] = body["body"]
@@ -384,7 +384,7 @@ class GitHubServer:
             raise Problem(404, "Not Found")
 
 
-def _found(rows: list[dict[str, Any]], number: str) -> dict[str, Any]:
+def _row_of(rows: list[dict[str, Any]], number: str) -> dict[str, Any]:
     row = next((row for row in rows if row["id"] == int(number)), None)
     if row is None:
         raise Problem(404, "Not Found")

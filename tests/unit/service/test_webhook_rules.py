@@ -62,15 +62,8 @@ def test_we_verify_what_the_public_library_signs() -> None:
     for wrong in (b"[]", b"\xff"):
         with pytest.raises(Unverified):
             verify([secret], given, wrong)
-    whole = moment.replace(microsecond=0)
-    for age_s, is_verified in ((300, True), (-300, True), (301, False), (-301, False)):
-        with time_machine.travel(whole + timedelta(seconds=age_s), tick=False):
-            if is_verified:
-                verify([secret], given, body)
-                continue
-            with pytest.raises(Unverified, match=f"{age_s} s old"):
-                verify([secret], given, body)
-            verify([secret], given, body, tolerance_s=None)
+    with time_machine.travel(moment + timedelta(days=1), tick=False):
+        verify([secret], given, body, tolerance_s=None)
     last = {"webhook-timestamp": "9" * 11}
     assert recent(last, tolerance_s=None).timestamp() == 99_999_999_999
     for bad, reason in (("whsec_", "empty"), ("whsec_!!!!", "not base64")):
