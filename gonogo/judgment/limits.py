@@ -5,13 +5,14 @@ They depend on the inputs and on the program, not on the output.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gonogo.arithmetic import Inputs, Replay
-from gonogo.arithmetic.formats import round_to
+from gonogo.arithmetic.formats import Doubles, round_to
 from gonogo.arithmetic.program import NOTHING_STORED, Program
 from gonogo.faults.changes import Fault
 from gonogo.faults.table import STORED, faults
@@ -86,22 +87,27 @@ def detection_limits(
     replay = Replay(sample.part, sample.inputs, program).run(output)
     cells = Cells(round_to(replay.values, form), replay, form, program.flush)
 
-    def is_seen(fault: Fault) -> bool:
+    def is_seen(effect: Doubles) -> bool:
         """Return whether a right kernel's values leave their cells by more than rounding may."""
         with np.errstate(all="ignore"):
-            wrong = replace(cells, values=round_to(replay.values + sample.effect(fault), form))
+            wrong = replace(cells, values=round_to(replay.values + effect, form))
         return bool(wrong.outside.any())
+
+    def least_seen(fault: Fault) -> float:
+        """Return the least size that is seen: then larger ones are, too."""
+        at = bisect_left(SIZES, 1, key=lambda size: is_seen(sample.effect(fault.sized(size))))
+        return float(SIZES[at]) if at < len(SIZES) else np.inf
 
     unseen: dict[str, str] = {}
     factors: dict[str, float] = {}
     tried = 0
     for fault in faults(graph, output):
-        if not sample.effect(fault).any():
+        effect = sample.effect(fault)
+        if not effect.any():
             continue  # it computes the same: no fault on these inputs
         tried += 1
         if fault.is_fitted:
-            seen = (float(size) for size in SIZES if is_seen(fault.sized(size)))
-            factors[fault.id] = next(seen, np.inf)
-        elif not is_seen(fault):
+            factors[fault.id] = least_seen(fault)
+        elif not is_seen(effect):
             unseen[fault.id] = fault.label
     return Limits(unseen, factors, tried)
