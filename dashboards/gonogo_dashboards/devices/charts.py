@@ -6,14 +6,55 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from gonogo_dashboards.charts.charts import Options, boxes, figure, marked, upright
+from gonogo_dashboards.charts.charts import (
+    Options,
+    backdrop,
+    boxes,
+    figure,
+    line_at,
+    marked,
+    upright,
+)
 from gonogo_dashboards.devices.activity import HOUR_S, DeviceDays, Series
+from gonogo_dashboards.devices.health_timeline import OFFLINE, Timeline
 from gonogo_dashboards.kit.axis_events import AxisEvent
-from gonogo_service.kit.database.states import CanaryOutcome
+from gonogo_service.kit.database.states import CanaryOutcome, DeviceHealth
 
 _ROOM = {"right": 14, "top": 26, "bottom": 28}
 _FLAT = 0.05
 """The room around readings that are equal, as a part of their value."""
+
+
+HEIGHTS = {
+    DeviceHealth.maintenance: (0.0, 0.15),
+    DeviceHealth.good: (0.0, 0.4),
+    OFFLINE: (0.3, 0.7),
+    DeviceHealth.suspect: (0.0, 0.7),
+    DeviceHealth.bad: (0.0, 1.0),
+}
+"""Bottom and top of a span by its state, so that the states also differ in form."""
+
+
+def health(line: Timeline, events: Sequence[AxisEvent] = ()) -> Options:
+    """Return the options of the spans of health, a series of boxes for each state."""
+    first, last = _milliseconds(line.since), _milliseconds(line.until)
+    series: list[Options] = []
+    for state, (bottom, top) in HEIGHTS.items():
+        spans = [span for span in line.spans if span.state == state]
+        rows = [
+            [_milliseconds(span.start), _milliseconds(span.end), bottom, top, 1, span.words]
+            for span in spans
+        ]
+        if rows:
+            shown = {"silent": False, "dimensions": [*(f"_{place}" for place in range(5)), "was"]}
+            series.append({**boxes(str(state), rows, f"${spans[0].verdict}"), **shown})
+    if line.heard_at is not None:
+        heard = line_at({"xAxis": _milliseconds(line.heard_at)}, "$ink", "last heartbeat")
+        series.append(backdrop("last heartbeat", [heard], z=3))
+    across = {"type": "time", "min": first, "max": last, "splitNumber": 4}
+    up = {"type": "value", "min": 0, "max": 1, "show": False}
+    series += marked(events, last - first)
+    return figure(across, up, series, left=14, right=14, top=8, bottom=28)
 
 
 def work(view: DeviceDays, events: Sequence[AxisEvent] = ()) -> Options:
@@ -90,7 +131,9 @@ def _ends(series: Series) -> Options:
     low = min(reading.low for reading in series.readings)
     high = max(reading.high for reading in series.readings)
     room = (_FLAT * abs(high) or 0.5) if low == high else 0.0
-    return {"min": round(low - room, 1), "max": round(high + room, 1)} if room else {"scale": True}
+    if not room:
+        return {"scale": True}
+    return {"min": round(low - room, 1), "max": round(high + room, 1), "interval": round(room, 1)}
 
 
 def _by_day(view: DeviceDays, name: str, axis: Options, series: Sequence[Any]) -> Options:

@@ -1,42 +1,28 @@
 """A device's health over time: spans of good, suspect, bad, maintenance and offline. Pure.
 
-Each span has its reason and its place in a chart.
+Each span has its reason.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from gonogo_dashboards.kit import words
 from gonogo_service.devices.model import DeviceHealthRow
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.states import DeviceHealth, DeviceState
 
-WIDTH = 1000.0
-MIN_WIDTH = 2.5
-"""The smallest width of a span."""
 OFFLINE = DeviceState.offline.value
 """Instead of a health: its worker sent no heartbeat."""
-BARS: dict[str, tuple[float, float]] = {
-    DeviceHealth.good: (20.0, 12.0),
-    DeviceHealth.suspect: (10.0, 22.0),
-    DeviceHealth.bad: (0.0, 32.0),
-    DeviceHealth.maintenance: (26.0, 6.0),
-    OFFLINE: (14.0, 18.0),
-}
-"""Top and height by state, so that the states also differ in form; offline is hatched, too."""
-TICKS = 6
+STATES = (*(health.value for health in DeviceHealth), OFFLINE)
 NO_HEARTBEAT = "no heartbeat from its worker"
 
 
 @dataclass(frozen=True)
 class Span:
-    """A time in which the device was in one state.
-
-    `x` and `width` are in a chart that is WIDTH wide.
-    """
+    """A time in which the device was in one state."""
 
     state: str
     verdict: str
@@ -50,36 +36,22 @@ class Span:
     drained: bool
     open: bool
     """True for the span that continues now."""
-    x: float
-    width: float
-    y: float
-    height: float
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """Spans in order; the time before the first is not known.
-
-    `ticks` are evenly spaced days below the chart.
-    """
+    """Spans in order; the time before the first is not known."""
 
     spans: tuple[Span, ...]
     since: str
+    until: str
     words: str
-    ticks: tuple[str, ...]
     whole: bool
     """True where it has every change of the period."""
-    ends: tuple[float, float] = (0.0, 1.0)
-    """Its first and last moment in milliseconds."""
     silence: str = ""
     """For an offline device: when the last heartbeat came, in a sentence."""
-    heard_x: float | None = None
-    """For an offline device: the place of the last heartbeat; None where it is before the chart."""
-
-    def place(self, moment_ms: float) -> float:
-        """Return the place of a moment in the chart."""
-        first, last = self.ends
-        return round(WIDTH * min(1.0, max(0.0, (moment_ms - first) / (last - first))), 1)
+    heard_at: str | None = None
+    """For an offline device: the last heartbeat; None where it is before the chart."""
 
 
 @dataclass(frozen=True)
@@ -142,27 +114,20 @@ def timeline(
                 stretches.append((shown, began, at))
             shown, began = state, at
     stretches.append((shown, began, now))
-    length_s = (now - since).total_seconds()
-    scale = WIDTH / max(length_s, 1.0)
     spans = tuple(
-        _span(state, start, end, is_open=end == now, scale=scale, since=since)
+        _span(state, start, end, is_open=end == now)
         for state, start, end in stretches
         if state.name is not None
     )
-    step = (now - since) / (TICKS - 1)
-    tick = "%d %b" if step >= timedelta(days=1) else "%d %b %H:%M"  # no day stands there twice
     is_shown = silent_since is not None and silent_since >= since
     return Timeline(
         spans,
         timestamp(since),
-        _words(spans, length_s),
-        (*(f"{since + place * step:{tick}}" for place in range(TICKS - 1)), "now"),
+        timestamp(now),
+        _words(spans, (now - since).total_seconds()),
         whole,
-        (since.timestamp() * 1000, now.timestamp() * 1000 + 1),
         "" if silent_since is None else _silence(silent_since, since, now),
-        round((silent_since - since).total_seconds() * scale, 1)
-        if silent_since is not None and is_shown
-        else None,
+        timestamp(silent_since) if is_shown else None,
     )
 
 
@@ -173,12 +138,8 @@ def _silence(heard_at: datetime, since: datetime, now: datetime) -> str:
     return f"The last heartbeat came on {at}. Nothing is known about the time since then."
 
 
-def _span(
-    state: _State, start: datetime, end: datetime, *, is_open: bool, scale: float, since: datetime
-) -> Span:
+def _span(state: _State, start: datetime, end: datetime, *, is_open: bool) -> Span:
     name, seconds = str(state.name), (end - start).total_seconds()
-    x = (start - since).total_seconds() * scale
-    top, height = BARS.get(name, (0.0, 0.0))
     reason, actor = state.why if state.away is None else state.away
     reason = reason or (NO_HEARTBEAT if name == OFFLINE else "")
     until = "now" if is_open else f"{end:%d %b %H:%M}"
@@ -197,10 +158,6 @@ def _span(
         actor=actor,
         drained=state.drained,
         open=is_open,
-        x=round(min(x, WIDTH - MIN_WIDTH), 1),
-        width=round(max(MIN_WIDTH, seconds * scale), 1),
-        y=top,
-        height=height,
     )
 
 
@@ -208,7 +165,7 @@ def _words(spans: Sequence[Span], window_s: float) -> str:
     """Return the share of each state, and the longest time that the device was offline."""
     if not spans:
         return "Nothing is known about this time."
-    shares = dict.fromkeys(BARS, 0.0)
+    shares = dict.fromkeys(STATES, 0.0)
     for span in spans:
         shares[span.state] = shares.get(span.state, 0.0) + span.seconds
     known = sum(shares.values())
