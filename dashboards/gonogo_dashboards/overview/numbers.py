@@ -80,11 +80,12 @@ def of_tests(
     now = by_test(last)
     compared = by_test(before).keys() & now.keys()
     ran = {key for key, standing in now.items() if standing.at.astimezone(UTC).date() == today}
+    tests = {day: len({variant.test_key for variant in then}) for day, then in counted}
     lines = []
     for kind in COUNTED:
         keys = of_kind(last, kind)
         earlier = len(of_kind(before, kind) & compared) if compared else None
-        points = [(day, len(of_kind(then, kind)), len(by_test(then))) for day, then in counted]
+        points = [(day, len(of_kind(then, kind)), tests[day]) for day, then in counted]
         lines.append(
             NumberLine(
                 name=kind,

@@ -78,9 +78,10 @@ def of_tests(
 ) -> dict[str, list[Annotation]]:
     """Return the changes on the axis of each test, by its key; all are read together."""
     changes = of_runs(session, axes)
-    tolerances = _other_tolerances(session, list(axes))
+    starts = [place.at for places in axes.values() for place in places if place.at]
+    tests = _newer_tests(session, list(axes), min(starts)) if starts else {}
     return {
-        key: [*changes[key], *_new_tests(places, tolerances.get(key, ()))]
+        key: [*changes[key], *_new_tests(places, tests.get(key, ()))]
         for key, places in axes.items()
     }
 
@@ -90,8 +91,13 @@ def of_builds(
 ) -> list[Annotation]:
     """Return the changes between builds, which are in order, for an axis of several tests."""
     places = _places(session, builds)
-    tests = _newer_tests(session, places, test_keys)
-    return [*of_runs(session, {"": places})[""], *_new_tests(places, tests)]
+    starts = [place.at for place in places if place.at]
+    of_test = _newer_tests(session, list(test_keys), min(starts)) if starts else {}
+    tests = {test.key: test for some in of_test.values() for test in some}
+    return [
+        *of_runs(session, {"": places})[""],
+        *_new_tests(places, tests.values(), named=True),
+    ]
 
 
 def of_runs(
@@ -152,43 +158,36 @@ def _firmware(session: Session, jobs: Sequence[str]) -> dict[str, set[str]]:
     return versions
 
 
-def _new_tests(places: Sequence[AxisPlace], tests: Iterable[Any]) -> list[Annotation]:
-    """Return where tests of another tolerance came; each is (kernel, canonical, created_at)."""
+def _new_tests(
+    places: Sequence[AxisPlace], tests: Iterable[TestSpecRow], *, named: bool = False
+) -> list[Annotation]:
+    """Return where tests of another tolerance came; named: with their kernels."""
     changes = []
-    for kernel, canonical, created_at in tests:
-        later = (n for n, place in enumerate(places) if place.at and place.at >= created_at)
+    for test in tests:
+        later = (n for n, place in enumerate(places) if place.at and place.at >= test.created_at)
         if place := next(later, None):  # before the first build nothing can have changed
-            tolerance = canonical.get("tolerance", {})
+            tolerance = test.test.get("tolerance", {})
+            kernel = test.kernel if named else ""
             changes.append(Annotation(place, "tolerance", None, tolerance, kernel))
     return changes
 
 
-def _other_tolerances(session: Session, keys: Sequence[str]) -> dict[str, list[Any]]:
-    """Return the newest other tests of each test's workload, without their kernel's name."""
+def _newer_tests(
+    session: Session, keys: Sequence[str], start: datetime
+) -> dict[str, list[TestSpecRow]]:
+    """Return the newest other tests of each test's workload that came since then, by its key."""
     table, this = TestSpecRow, aliased(TestSpecRow)
-    of_test: dict[str, list[Any]] = {}
+    of_test: dict[str, list[TestSpecRow]] = {}
     for batch in batched(keys, _MAX_KEYS):
         query = (
-            select(this.key, table.test, table.created_at)
+            select(this.key, table)
             .join(table, (table.workload_key == this.workload_key) & (table.key != this.key))
-            .where(this.key.in_(batch))
+            .where(this.key.in_(batch), table.created_at >= start)
             .order_by(table.created_at.desc())
         )
-        for key, canonical, created_at in session.execute(query):
-            of_test.setdefault(key, []).append(("", canonical, created_at))
+        for key, test in session.execute(query):
+            of_test.setdefault(key, []).append(test)
     return {key: tests[:MAX_TESTS] for key, tests in of_test.items()}
-
-
-def _newer_tests(
-    session: Session, places: Sequence[AxisPlace], test_keys: Collection[str]
-) -> Sequence[Any]:
-    """Return the newest tests of these tests' workloads that had another one before."""
-    known = [place.at for place in places if place.at]
-    if not known:
-        return []
-    shown = select(TestSpecRow.workload_key).where(TestSpecRow.key.in_(list(test_keys)))
-    query = _later_tests(min(known)).where(TestSpecRow.workload_key.in_(shown))
-    return session.execute(query.limit(MAX_TESTS)).all()
 
 
 def _later_tests(start: datetime) -> Any:

@@ -13,10 +13,10 @@ from functools import cache, partial
 from typing import Any
 
 from sqlalchemy import Select, Text, and_, bindparam, case, func, select
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session
 
+from gonogo.flakiness.classes import LOST
 from gonogo.flakiness.grades import Sharpness, Stability
-from gonogo.flakiness.rates import Outcome, outcome_of
 from gonogo.spec.described import Described, Row
 from gonogo.spec.verdicts import WORST_FIRST, Verdict
 from gonogo_service.jobs.model import JobRow
@@ -175,48 +175,27 @@ def _counted(session: Session, now: datetime, first: date) -> dict[date, Standin
 
 @cache  # building the statement takes longer than running it
 def _query(given: Collection[str], every_build: bool) -> Select[Any]:
-    job, block = aliased(JobRow), JobBlockRow
-    chosen = _jobs(given, every_build).cte("chosen")
-    results = chosen.c
-    variant = results.test_key, results.branch, results.arch, results.board
-    is_lost = block.verdict.in_(
-        [verdict for verdict in Verdict if outcome_of(verdict) is Outcome.infrastructure]
-    )
-    tally = (
-        select(
-            block.job_id,
-            func.sum(block.passed).label("passed"),
-            func.sum(block.failed).label("failed"),
-            func.sum(case((is_lost, block.n), else_=0)).label("lost"),
-        )
-        .join(chosen, and_(block.job_id == results.id, block.output == WHOLE))
-        .group_by(block.job_id)
-        .subquery()
-        .c
-    )
-    passed, failed, lost = (
-        func.coalesce(func.sum(tally[name]), 0) for name in ("passed", "failed", "lost")
-    )
+    job, block = _jobs(given, every_build).subquery().c, JobBlockRow
+    variant = [job[name] for name in NAMES]
 
-    def seeds(name: str) -> Any:
-        return func.coalesce(func.sum(job.counts[name].as_integer()), 0)
+    def seeds(*verdicts: Verdict) -> Any:
+        return func.coalesce(func.sum(case((block.verdict.in_(verdicts), block.n), else_=0)), 0)
 
-    rank = case({str(verdict): verdict.rank for verdict in WORST_FIRST}, value=job.verdict)
+    failed, passed = (func.coalesce(func.sum(one), 0) for one in (block.failed, block.passed))
     of_build = (
         select(
             *variant,
-            (func.sum(job.hollow) > 0).label("hollow"),
+            (func.max(job.hollow) > 0).label("hollow"),
             (seeds(Verdict.fail) > 0).label("wrong"),
             (seeds(Verdict.fail_by_tolerance) > 0).label("false_alarm"),
             (failed > 0).label("red"),
             and_(failed > 0, passed > 0).label("flaky"),
-            (lost > 0).label("lost"),
-            func.min(rank).label("rank"),
-            func.max(results.at).label("at"),
+            (seeds(*LOST) > 0).label("lost"),
+            func.min(job.rank).label("rank"),
+            func.max(job.at).label("at"),
         )
-        .join(job, job.id == results.id)
-        .outerjoin(tally.job_id.table, tally.job_id == job.id)
-        .group_by(*variant, results.build)
+        .outerjoin(block, and_(block.job_id == job.id, block.output == WHOLE))
+        .group_by(*variant, job.build)
         .subquery()
         .c
     )
@@ -238,6 +217,10 @@ def _jobs(given: Collection[str], every_build: bool) -> Select[Any]:
         conditions.append(table.finished_at <= bindparam("until", type_=UtcTime))
     if "branch" in given:
         conditions.append(table.branch == bindparam("branch", type_=Text))
+    rank = case({str(verdict): verdict.rank for verdict in WORST_FIRST}, value=table.verdict)
+    columns = table.id, *places, table.build, table.hollow, rank.label("rank")
+    if every_build:
+        return select(*columns, table.finished_at.label("at")).where(*conditions)
     newest = (
         select(
             *places,
@@ -250,15 +233,12 @@ def _jobs(given: Collection[str], every_build: bool) -> Select[Any]:
         .c
     )
     of_variant = [getattr(table, name) == newest[name] for name in NAMES]
-    columns = table.id, *places, table.build, newest.at
-    if every_build:
-        return select(*columns).join(newest.at.table, and_(*of_variant)).where(*conditions)
     # The emulator's builds have one sequence number; there the newest job decides.
     last = func.first_value(table.build).over(partition_by=places, order_by=table.id.desc())
     on_newest = *of_variant, table.build_sequence == newest.build_sequence
     # without `since`: a build counts with all its jobs, and their index is ix_jobs_newest
     jobs = (
-        select(*columns, last.label("last"))
+        select(*columns, newest.at, last.label("last"))
         .join(newest.at.table, and_(*on_newest))
         .where(*(condition for condition in conditions if condition is not since))
         .subquery()
