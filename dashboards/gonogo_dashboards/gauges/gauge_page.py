@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.flakiness.grades import Sharpness
-from gonogo_dashboards.gauges import chosen_curves, report_rows
+from gonogo_dashboards.gauges import curves, report_rows
 from gonogo_dashboards.gauges.curves import Picture
 from gonogo_dashboards.gauges.report_rows import ReportView
 from gonogo_dashboards.kit import commands, words
@@ -69,19 +69,19 @@ def one(
 ) -> GaugeView | None:
     """Return a gauge's page; None where there is no such gauge.
 
-    The query chooses its curves (chosen_curves.CHOICES).
+    The query chooses its curves (curves.CHOICES).
     """
     row = store.get(session, gauge_id)
     if row is None:
         return None
-    report, chosen = row.report, {name: query.get(name) for name in chosen_curves.CHOICES}
+    report, chosen = row.report, {name: query.get(name) for name in curves.CHOICES}
     advised = None if report is None else report.advice.tolerance
     return GaugeView(
         gauge=rows.values(LISTED, row),
         sentence=SENTENCES.get(row.sharpness, ""),
         facts=_facts(row),
         report=None if report is None else report_rows.read(report),
-        picture=chosen_curves.read(session, row, query),
+        picture=curves.read(session, row, query),
         json_url=urls.gauge(row.id, chosen, as_json=True),
         submit_url=with_tolerance(row.test_key, row.test, advised) if advised else "",
         at=timestamp(now),

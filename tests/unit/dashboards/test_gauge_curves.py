@@ -15,7 +15,7 @@ from gonogo.gauge.curves import MAX_STEPS, Curves, curves
 from gonogo.gauge.summary import MeasuredRate
 from gonogo_dashboards.gauges import charts
 from gonogo_dashboards.gauges import curves as gauge_curves
-from gonogo_dashboards.gauges.chosen_curves import today_of
+from gonogo_dashboards.gauges.curves import today_of
 
 CLOSE = Comparator("allclose", 0.001)
 rate = MeasuredRate.counted
