@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -37,18 +37,19 @@ def print_fields(out: Console, fields: Item) -> None:
     out.print(lines)
 
 
-def table(items: Sequence[Item], columns: Mapping[str, Cell]) -> Table:
-    """Return a table with a row per item."""
+def table(items: Iterable[Item], columns: Mapping[str, Cell]) -> Table:
+    """Return a table with a row per item; numbers stand at the right of their column."""
+    lines = [
+        [column(item) if callable(column) else _at(item, column) for column in columns.values()]
+        for item in items
+    ]
     rows = Table(box=None, header_style="dim", pad_edge=False)
-    for number, name in enumerate(columns):
-        rows.add_column(name, no_wrap=number == 0, overflow="fold")
-    for item in items:
-        rows.add_row(
-            *(
-                cell(name, column(item) if callable(column) else _at(item, column))
-                for name, column in columns.items()
-            )
-        )
+    for place, name in enumerate(columns):
+        kinds = {type(line[place]) for line in lines if line[place] not in EMPTY}
+        justify: Any = "right" if kinds and kinds <= {int, float} else "left"
+        rows.add_column(name, no_wrap=place == 0, overflow="fold", justify=justify)
+    for line in lines:
+        rows.add_row(*map(cell, columns, line))
     return rows
 
 
@@ -115,3 +116,39 @@ def _member(name: str, value: Any) -> str:
 
 def _lines(members: Mapping[str, str]) -> str:
     return "\n".join(f"{label(name, members)}: {text}" for name, text in members.items())
+
+
+STAGE_COLORS = {
+    "passed": "green",
+    "partial": "yellow",
+    "failed": "bold red",
+    "hung": "red",
+    "blocked": "dim",
+}
+
+
+def stages_table(content: Mapping[str, Any]) -> Table:
+    """Return a table of a staged suite's stages, from the "stages" of a diagnosis.
+
+    A regression stands beside its stage.
+    """
+    lost = {
+        regression["stage"]: f"regression: it passed on {regression['since']}"
+        for regression in content.get("regressions") or ()
+    }
+
+    def in_the_way(stage: Item) -> str:
+        blocks = "blocker" if stage["name"] == content.get("blocker") else ""
+        return "; ".join(filter(None, (blocks, stage.get("reason"), lost.get(stage["name"]))))
+
+    columns: dict[str, Cell] = {
+        "": "place",
+        "stage": "name",
+        "status": lambda stage: Text(stage["status"], STAGE_COLORS.get(stage["status"], "")),
+        "passed": "passed",
+        "failed": "failed",
+        "skipped": "skipped",
+        "what is in the way": in_the_way,
+    }
+    stages = content["stages"]
+    return table(({"place": n, **stage} for n, stage in enumerate(stages, 1)), columns)

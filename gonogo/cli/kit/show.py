@@ -1,4 +1,4 @@
-"""Jobs on the terminal: words and colors of verdicts, progress bars, and tables."""
+"""Jobs on the terminal: words and colors of verdicts, and progress bars."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from gonogo import urls
 from gonogo.cli.kit.terminal import plain
 from gonogo.spec import arithmetic_words
 from gonogo.spec.selections import Selection, is_selection
@@ -35,13 +34,6 @@ COLORS = {
     "hang": "red",
     "crash": "red",
     "error": "red",
-}
-STAGE_COLORS = {
-    "passed": "green",
-    "partial": "yellow",
-    "failed": "bold red",
-    "hung": "red",
-    "blocked": "dim",
 }
 NOTHING_JUDGED = frozenset({"not_judged", "skipped", "not_run"})
 """Verdicts of kernels that are never a success. A selection is asked by its outcomes first."""
@@ -160,25 +152,6 @@ def plain_table(*columns: str, right: Container[str] = (), **options: Any) -> Ta
     return table
 
 
-def jobs_table(items: Iterable[Mapping[str, Any]], url: str) -> Table:
-    """Return a table with a line per job."""
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for name in ("job", "test", "build", "state", "seeds", "verdict", "counts"):
-        table.add_column(name, no_wrap=name == "job")
-    for job in items:
-        shape = what(job.get("test") or {})
-        table.add_row(
-            Text(str(job["id"]), style=f"link {url}{urls.job(job['id'])}"),
-            f"{job.get('kernel')} {shape}",
-            str(job.get("build")),
-            str(job.get("state")),
-            f"{job.get('done')}/{job.get('total')}",
-            verdict(job.get("verdict")),
-            counts(job.get("counts") or {}),
-        )
-    return table
-
-
 def what(test: Mapping[str, Any]) -> str:
     """Return the shape of a test, or the tests of a selection, in a few characters."""
     if is_selection(test):
@@ -194,65 +167,3 @@ def sample(item: Mapping[str, Any]) -> str:
 def arithmetic_lines(rows: Iterable[Mapping[str, Any]]) -> list[Text]:
     """Return a line per output with its arithmetic and its detection limits."""
     return [Text(output.words) for output in arithmetic_words.of_results(rows)]
-
-
-def results_table(items: Iterable[Mapping[str, Any]]) -> Table:
-    """Return a table of the results of seeds, with a line per output."""
-    right = ("max |e|", "tolerance ratio", "error/rounding", "1-PCC", "ms")
-    columns = ("repeat", "verdict", "output", "explanation", *right, "message")
-    table = plain_table("seed", *columns, right=("seed", *right))
-    for item in items:
-        outputs = item.get("outputs") or {"": {}}
-        for position, (name, judged) in enumerate(outputs.items()):
-            first = position == 0
-            table.add_row(
-                sample(item) if first else "",
-                str(item["repeat"]) if first else "",
-                verdict(item["verdict"]) if first else "",
-                name,
-                plain_words(str(judged.get("outcome") or judged.get("explanation") or "-")),
-                number(judged.get("max_abs")),
-                number(judged.get("tolerance_ratio")),
-                number(judged.get("rounding_ratio")),
-                number(judged.get("pcc_deficit")),
-                number(item.get("duration_ms")) if first else "",
-                str(
-                    (item.get("message") if first else None) or judged.get("message") or ""
-                ).partition("\n")[0],
-            )
-    return table
-
-
-def stages_table(content: Mapping[str, Any]) -> Table:
-    """Return a table of a staged suite's stages, from the "stages" of a diagnosis.
-
-    A regression stands beside its stage.
-    """
-    counted = ("passed", "failed", "skipped")
-    columns = ("", "stage", "status", *counted, "what is in the way")
-    table = plain_table(*columns, right=("", *counted))
-    since = {
-        regression["stage"]: regression["since"] for regression in content.get("regressions") or ()
-    }
-    for position, stage in enumerate(content["stages"], 1):
-        name = stage["name"]
-        lost = f"regression: it passed on {since[name]}" if name in since else ""
-        table.add_row(
-            str(position),
-            Text(name),
-            Text(stage["status"], style=STAGE_COLORS.get(stage["status"], "")),
-            *(str(stage.get(count, "-")) for count in ("passed", "failed", "skipped")),
-            Text(
-                "; ".join(
-                    filter(
-                        None,
-                        (
-                            "blocker" if name == content.get("blocker") else "",
-                            stage.get("reason"),
-                            lost,
-                        ),
-                    )
-                )
-            ),
-        )
-    return table

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from gonogo.cli.kit import show, waiting
+from gonogo.cli.kit import cells, show, waiting
 from gonogo.cli.kit.body_options import JSON
 from gonogo.cli.kit.client import PAGE, Client
 from gonogo.cli.kit.fail_on import FAIL_ON, FailOn
@@ -24,6 +24,7 @@ GATE_COLORS = {0: "green", 1: "bold red", 3: "yellow"}
 """The color of a gate's code."""
 MAX_NAMES = 2000
 """Builds among which a misspelled one is looked for."""
+COLUMNS = {"class": "class", "test": "name", "where": "where", "what": "words"}
 QUIET = ("passed", "not_run")
 """Classes that are counted, and listed with --all only."""
 
@@ -116,20 +117,14 @@ def report(
     )
 
 
-def table(tests: Sequence[Mapping[str, Any]]) -> Table:
+def table(tests: Iterable[Mapping[str, Any]]) -> Table:
     """Return a table of tests with a row per finding."""
-    rows = Table(box=None, header_style="dim", pad_edge=False)
-    for name in ("class", "test", "where", "what"):
-        rows.add_column(name)
+    lines = []
     for test in tests:
-        for position, finding in enumerate(test["findings"]):
+        place = {"name": test["name"], "where": f"{test['arch']} {test['board']}"}
+        for finding in test["findings"]:
             kind = Class(finding["class"])
-            label = Text(kind.label, style=kind.color)
-            where = f"{test['arch']} {test['board']}"
-            rows.add_row(
-                label,
-                Text(test["name"]) if not position else "",
-                where if not position else "",
-                Text(finding["words"]),
-            )
-    return rows
+            label = Text(kind.label, kind.color)
+            lines.append({**place, "class": label, "words": finding["words"]})
+            place = {}
+    return cells.table(lines, COLUMNS)

@@ -8,11 +8,12 @@ from typing import Any
 import typer
 
 from gonogo import urls
-from gonogo.cli.kit import show
+from gonogo.cli.kit import cells, show
 from gonogo.cli.kit.body_options import JSON
 from gonogo.cli.kit.client import ENDED, Client
 from gonogo.cli.kit.fail_on import FAIL_ON, FailOn
 from gonogo.reports import red_hollow
+from gonogo_service.cli.nouns.jobs import JOBS
 from gonogo_workers.cli import references, selections
 
 WITHOUT_NUMBERS = {"error", "crash", "hang"}
@@ -57,7 +58,7 @@ def report(client: Client, job: dict[str, Any], as_json: bool, fail_on: FailOn) 
         show.print_json(job | {"diagnosis": diagnosis, "url": url})
     else:
         out = show.console()
-        out.print(show.jobs_table([job], client.url))
+        out.print(cells.table([job], JOBS.columns))
         for sentence in _sentences(client, job, diagnosis or {}):
             out.print(sentence, markup=False, highlight=False, soft_wrap=True)
         out.print(url, style="underline", soft_wrap=True)
@@ -129,7 +130,7 @@ def diagnose(job: str = typer.Argument(help="The job's id."), as_json: bool = JS
         return
     out, diagnosed = show.console(), diagnosis or {}
     if diagnosed.get("stages"):
-        out.print(show.stages_table(diagnosed["stages"]))
+        out.print(cells.stages_table(diagnosed["stages"]))
     out.print(diagnosed.get("words") or _why_none(diagnosed), markup=False, soft_wrap=True)
 
 

@@ -6,12 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 import typer
-from rich.table import Table
 
-from gonogo.cli.kit import show
+from gonogo.cli.kit import cells, show
 from gonogo.cli.kit.body_options import JSON
+from gonogo.cli.kit.cells import Cell
 from gonogo.cli.kit.client import Client
 from gonogo_workers.cli import options
+
+COLUMNS: dict[str, Cell] = {
+    "build": "build",
+    "jobs": "jobs",
+    "seeds": "seeds",
+    "old": lambda line: show.counts(line["old"]),
+    "new": lambda line: show.counts(line["new"]),
+    "changed": "changed",
+    "undecided": "undecided",
+}
 
 
 def rejudge(
@@ -68,44 +78,22 @@ def _print(result: Mapping[str, Any]) -> None:
         f"{result['test_key']}: tolerance {tolerances['old']} -> {tolerances['new']}",
         highlight=False,
     )
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for name in ("build", "jobs", "seeds", "old", "new", "changed", "undecided"):
-        table.add_column(
-            name, justify="right" if name in {"jobs", "seeds", "changed", "undecided"} else "left"
-        )
-    for line in result["builds"]:
-        numbers = [str(line["changed"]), str(line["undecided"])]
-        table.add_row(
-            line["build"],
-            str(line["jobs"]),
-            str(line["seeds"]),
-            show.counts(line["old"]),
-            show.counts(line["new"]),
-            *numbers,
-        )
-    out.print(table)
+    out.print(cells.table(result["builds"], COLUMNS))
     for reason, count in result["reasons"].items():
         out.print(f"{count} undecided: {reason}", markup=False, soft_wrap=True)
-    if result["jobs_left_out"]:
-        out.print(
-            (
-                f"{result['jobs_left_out']} older jobs were left out; name a --build to see "
-                "less at once"
-            ),
-            soft_wrap=True,
-        )
-    if result["jobs_removed"]:
-        out.print(
-            f"{result['jobs_removed']} older jobs can't be judged again: the server's retention "
-            "removed their results per seed",
-            soft_wrap=True,
-        )
-    if result["new_test_key"] != result["test_key"]:
-        out.print(f"with the new tolerance the test is {result['new_test_key']}", soft_wrap=True)
-    if result["id"] is not None:
-        out.print(
-            f"stored as {result['id']}; the verdicts of the jobs stay as they are", soft_wrap=True
-        )
+    sentences = {
+        f"{result['jobs_left_out']} older jobs were left out; name a --build to see less at "
+        "once": result["jobs_left_out"],
+        f"{result['jobs_removed']} older jobs can't be judged again: the server's retention "
+        "removed their results per seed": result["jobs_removed"],
+        f"with the new tolerance the test is {result['new_test_key']}": (
+            result["new_test_key"] != result["test_key"]
+        ),
+        f"stored as {result['id']}; the verdicts of the jobs stay as they are": result["id"],
+    }
+    for sentence, holds in sentences.items():
+        if holds:
+            show.say(out, sentence)
 
 
 def in_words(tolerance: Mapping[str, Any]) -> str:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import typer
+from rich.text import Text
 
-from gonogo.cli.kit import show
+from gonogo.cli.kit import cells, show
 from gonogo.cli.kit.body_options import JSON
+from gonogo.cli.kit.cells import Cell
 from gonogo.cli.kit.client import Client, lines
 from gonogo.cli.kit.destination import destination
 from gonogo.errors import FieldError
@@ -26,6 +30,34 @@ class Format(StrEnum):
     parquet = "parquet"
     junit = "junit"
     ctrf = "ctrf"
+
+
+COLUMNS: dict[str, Cell] = {
+    "seed": "seed",
+    "repeat": "repeat",
+    "verdict": "verdict",
+    "output": "output",
+    "explanation": "explanation",
+    "max |e|": "max_abs",
+    "tolerance ratio": "tolerance_ratio",
+    "error/rounding": "rounding_ratio",
+    "1-PCC": "pcc_deficit",
+    "ms": "duration_ms",
+    "message": lambda line: str(line["message"] or "").partition("\n")[0],
+}
+
+
+def _lines(items: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield a line per output; the first one of a seed has what the seed has."""
+    for item in items:
+        of_seed = {"seed": show.sample(item), "verdict": show.verdict(item["verdict"])}
+        of_seed |= {name: item.get(name) for name in ("repeat", "duration_ms", "message")}
+        for name, judged in (item.get("outputs") or {"": {}}).items():
+            words = show.plain_words(judged.get("outcome") or judged.get("explanation") or "-")
+            message = of_seed.pop("message", None) or judged.get("message")
+            own = {"output": name, "explanation": words, "message": message}
+            yield {**judged, "verdict": Text(), **of_seed, **own}
+            of_seed = {}
 
 
 def results(
@@ -61,7 +93,7 @@ def results(
             show.print_json({"items": items})
         else:
             out = show.console()
-            out.print(show.results_table(items))
+            out.print(cells.table(_lines(items), COLUMNS))
             for line in show.arithmetic_lines(items):
                 out.print(line, soft_wrap=True)
 

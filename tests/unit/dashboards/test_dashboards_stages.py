@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from rich.console import Console
 
-from gonogo.cli.kit import show
+from gonogo.cli.kit import cells
 from gonogo.spec.diagnoses import JobDiagnosis
 from gonogo.spec.stages import JobStages, table
 from gonogo_dashboards import pages
@@ -65,7 +65,7 @@ def test_the_partial_draws_the_table() -> None:
 def test_the_terminal_s_table_says_the_same() -> None:
     console = Console(width=160)
     with console.capture() as captured:
-        console.print(show.stages_table(CONTENT))
+        console.print(cells.stages_table(CONTENT))
     lines = captured.get().splitlines()
     assert lines[1].split() == ["1", "API", "<exists>", "passed", "1", "0", "0"]
     assert "blocker; d hung: no end within 60 s; regression: it passed on main-17" in lines[3]

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gonogo import fields
-from gonogo.cli.kit import show
+from gonogo.cli.kit import cells, show
 from gonogo.cli.kit.fail_on import FailOn
 from gonogo.errors import FieldError
 from gonogo.flakiness.suspects import settled_verdict, unexplained_together
@@ -228,7 +228,7 @@ def print_conclusion(report: Mapping[str, Any]) -> None:
     plain = partial(out.print, markup=False, highlight=False, soft_wrap=True)
     if diagnosis := report["diagnosis"]:
         if diagnosis.get("stages"):
-            out.print(show.stages_table(diagnosis["stages"]))
+            out.print(cells.stages_table(diagnosis["stages"]))
         plain(f"diagnosis: {diagnosis['words']}")
     for name, words in report.get("together", {}).items():
         plain(f"{name}: {words}")

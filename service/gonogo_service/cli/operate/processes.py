@@ -66,7 +66,8 @@ def serve(
         logs.configure()
         app = create_app(config)
     port = config.port if port is None else port
-    server = make_server(app, config, host=host or config.host, port=port)
+    end_streams = app.state.context.end_streams
+    server = make_server(app, config, end_streams, host=host or config.host, port=port)
     # requests compute in threads: so the event loop, which answers probes, gets its turn sooner
     sys.setswitchinterval(0.0001)
     server.run(sockets=None if fd is None else [socket.socket(fileno=fd)])
