@@ -170,10 +170,7 @@ def attribute(
 def _decide(
     is_sick: bool, failures: Rate, lost: Rate, findings: Sequence[Factor]
 ) -> tuple[Cause, Factor | None]:
-    """Return the one cause, and the factor that shows it.
-
-    Hangs and crashes explain a flicker only where the kernel's own outcomes don't flicker.
-    """
+    """Return the one cause, and the factor that shows it."""
     if not failures.known and (is_sick or not lost.known):
         return (Cause.sick_device if is_sick else Cause.unknown), None
     if 0 < failures.failures < failures.runs:
@@ -327,10 +324,7 @@ def _is_known(one: Rate, other: Rate) -> bool:
 
 
 def _seeds(judged: Sequence[Sample], repeats: Factor) -> Factor:
-    """Return whether some seeds always fail while the others always pass.
-
-    Outcomes must agree within each (build, seed), and differ between them.
-    """
+    """Return whether some seeds always fail while the others always pass."""
     outcomes: dict[Any, Counter[Outcome]] = defaultdict(Counter)
     for sample in judged:
         if sample.seed is not None:

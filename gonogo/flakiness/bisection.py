@@ -102,10 +102,7 @@ class _Belief:
 
 @cache
 def _model(expect: Expect, sharp: bool) -> _Model:
-    """Return Beta priors of the better and the worse side, in the expected order.
-
-    sharp: nearly all the weight is on rates of 0 and 1.
-    """
+    """Return Beta priors of the better and the worse side, in the expected order."""
     u = (np.arange(_NODES) + 0.5) / _NODES  # the rate is sin^2(pi u / 2)
     rates = np.concatenate([[_ERROR], np.sin(np.pi * u / 2) ** 2, [1 - _ERROR]])
     better = np.sin(np.pi * u / 2) ** (2 * POLICY.bisect_bad - 1) * np.cos(np.pi * u / 2) ** (
@@ -261,10 +258,7 @@ def _believed(model: _Model, counts: Array) -> tuple[_Belief, float]:
 def _stage(
     places: Array, best: int, rates: tuple[float, float], counts: Array, evidence: float
 ) -> tuple[Stage, list[int]]:
-    """Return the stage, and the builds to run before the place is believed, most needed first.
-
-    rates: before and after the likeliest place.
-    """
+    """Return the stage, and the builds to run before the place is believed, most needed first."""
     bound = math.log(POLICY.bisect_stop / (1 - POLICY.bisect_stop))
     if not (counts[0, 1] and counts[-1, 1]) or -bound < evidence < math.log(POLICY.bisect_gate):
         return Stage.gate, []
@@ -346,11 +340,7 @@ def _over(before: Array, after: Array) -> Array:
 
 
 def _divergence(real: float, other: float) -> float:
-    """Return the Kullback-Leibler divergence of two bad rates.
-
-    It is the mean number of nats that a run with the bad rate `real` gives against the rate
-    `other`.
-    """
+    """Return the Kullback-Leibler divergence of two bad rates."""
     return real * math.log(real / other) + (1 - real) * math.log((1 - real) / (1 - other))
 
 

@@ -284,10 +284,7 @@ class _Case:
         return p if p < POLICY.significance else None
 
     def _same(self) -> bool | None:
-        """Return whether head has the same error as base; None if their numbers can't tell.
-
-        They can't where there are no arrays, or nothing is finite.
-        """
+        """Return whether head has the same error as base; None if their numbers can't tell."""
         change = self.change
         if change is None or change.change is Change.unknown:
             return None

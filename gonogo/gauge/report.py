@@ -133,18 +133,12 @@ def _sum(rates: Iterable[MeasuredRate]) -> MeasuredRate:
 
 
 def _passes(declared: Mapping[str, Tolerance], row: Row) -> bool:
-    """Return whether the test is green on the row.
-
-    Every declared tolerance must hold, and nothing may be NaN or Inf.
-    """
+    """Return whether the test is green on the row."""
     return all(within(declared.get(name), numbers) for name, numbers in row["outputs"].items())
 
 
 def _predicted(right_rows: Sequence[Row], declared: Mapping[str, Tolerance]) -> float | None:
-    """Return the mean over seeds of the chance that some output's allclose fails.
-
-    Other comparators have no such prediction.
-    """
+    """Return the mean over seeds of the chance that some output's allclose fails."""
     if not any(tolerance.allclose for tolerance in declared.values()):
         return None
     chances = []

@@ -116,9 +116,6 @@ def error_map(
 
 
 def _group(extent: int, limit: int) -> int:
-    """Return how many tiles one cell must hold so that there are at most `limit` cells.
-
-    extent: how many values the tiles hold.
-    """
+    """Return how many tiles one cell must hold so that there are at most `limit` cells."""
     tiles = -(-extent // TILE)
     return max(1, -(-tiles // limit))

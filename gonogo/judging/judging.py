@@ -305,10 +305,7 @@ def exact_words(judged: SeedJudgement) -> str | None:
 
 
 def _not_judged(test: TestSpec, name: str, outputs: Arrays) -> OutputJudgement:
-    """Return the judgment of a downstream output, which counts for nothing.
-
-    It has no reference of its own. Its digest tells runs apart.
-    """
+    """Return the judgment of a downstream output, which counts for nothing."""
     value = matrix(test, name, outputs)
     numbers: Statistics = {
         "count": int(value.size),

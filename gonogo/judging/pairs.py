@@ -98,10 +98,7 @@ def compare(
 def _difference(
     test: TestSpec, name: str, outputs: Arrays, reference_outputs: Arrays
 ) -> tuple[dict[str, Any], FlipCounts]:
-    """Return the statistics of an output's difference from the reference build's, and its flips.
-
-    What isn't finite counts as not finite, unless both sides have the same.
-    """
+    """Return the statistics of an output's difference from the reference build's, and its flips."""
     output, other = (
         matrix(test, name, side).astype(np.float64).reshape(test.flat_shape_of(name))
         for side in (outputs, reference_outputs)

@@ -22,7 +22,6 @@ __tracebackhide__ = True
 
 NO_SPEC = "without the kernel's spec and inputs nobody can say whether rounding explains the error"
 FORMS = "compare(actual, expected, ...) and compare('layernorm_fw', x=x, ..., y=y)"
-KERNEL_FORMATS = ("bf16", "fp16", "fp32", "bfp8_b", "fp8_e4m3", "fp8_e5m2")
 
 
 def compare(*given: Any, **named: Any) -> Any:
@@ -84,7 +83,7 @@ def against(
     Everything is computed in float64. If no comparator is given at all, the defaults of
     torch.testing.assert_close for the output's dtype apply. Where the error can't be judged, such
     as for an unknown kernel or a missing input, the test passes and fails as without `kernel`; the
-    reason is in `problem`.
+    reason is in `problem`. Returns the comparison, with its verdict and its numbers.
 
     Args:
         actual: a tensor (a NumPy array or anything that NumPy can read, a torch or ttnn tensor), or
@@ -98,29 +97,21 @@ def against(
         ulp: the largest allowed distance in units in the last place of the output's format.
         equal_nan: whether NaN equals NaN.
         kernel: the kernel's name, or an object with more fields of a test (docs/spec.md).
-        reference: in the place of `kernel`: a plain NumPy function of the inputs that returns a
-            dict of outputs, as `gonogo.judge` takes it, with its `ways` and `parameters`.
-        inputs: the kernel's inputs by name, with the values that it got. With these and a kernel
-            the error is judged in full. Without them the verdict is `not_judged`, and the numbers
-            say how many times the rounding of the output's format the tolerance is.
-        raw: unquantized inputs by name. An input that is only here was rounded to its format for
-            the kernel.
+        reference: in its place: a plain NumPy function, with its `ways` and `parameters`, as
+            `gonogo.judge` takes it.
+        inputs: the kernel's inputs by name, with the values that it got. Without them the verdict
+            is `not_judged`.
+        raw: unquantized inputs by name. One that is only here was rounded to its format.
         output: the name of the output that `actual` is; default: the kernel's first.
         name: a name that distinguishes several comparisons of one test.
-        arithmetic: the arithmetic that the kernel declares (docs/verdicts.md); by default the one
-            that explains the output is found.
+        arithmetic: the one that the kernel declares (docs/verdicts.md); by default it is found.
         msg: a message to put first in the AssertionError.
-        fields: further fields of the test, such as epsilon, numerics or shape; ways, parameters and
-            numerics of a reference. Formats are taken from the tensors unless `numerics` names
-            them.
-
-    Returns:
-        The comparison, with its verdict and its numbers.
+        fields: further fields of the test, such as epsilon, numerics or shape. Formats are taken
+            from the tensors unless `numerics` names them.
 
     Raises:
         AssertionError: a comparator doesn't hold.
-        TypeError: an argument has a wrong type: `actual` isn't a tensor, or `rtol` isn't a number.
-            Or the dtype has no default tolerance.
+        TypeError: an argument has a wrong type, or the dtype has no default tolerance.
         ValueError: the tolerance is invalid.
     """
     from gonogo.closeness import Gate
@@ -354,19 +345,15 @@ class PendingComparison:
         return Comparison(name=self.name, arithmetic=self.arithmetic, **parts)
 
     def _formats(self, given: Mapping[str, Tensor]) -> dict[str, Any]:
-        """Return the formats of the tensors.
-
-        A float32 input with an output of fewer bits is left out: the kernel may have got another
-        format.
-        """
+        """Return the formats of the tensors."""
         form = next(iter(self.actual.values())).format
-        formats = {}
-        for name, tensor in given.items():
-            known = "fp32" if tensor.format == "fp64" else tensor.format
-            if known in KERNEL_FORMATS and (known != "fp32" or form in ("fp32", "fp64")):
-                formats[name] = known
+        formats = {
+            name: known
+            for name, known in tensors.kernel_formats(given).items()
+            if known != "fp32" or form in ("fp32", "fp64")
+        }
         numerics: dict[str, Any] = {"input": formats} if formats else {}
-        if form in KERNEL_FORMATS:
+        if form in tensors.KERNEL_FORMATS:
             numerics["output"] = form
         return numerics
 

@@ -132,10 +132,7 @@ def _arrays(
 
 
 def _array(name: str, value: Any, *, wide: bool = False) -> Any:
-    """Return the tensor as a C-contiguous array of float32, rounded to it if wider.
-
-    With `wide`, wider values stay float64.
-    """
+    """Return the tensor as a C-contiguous array of float32, rounded to it if wider."""
     import numpy as np
 
     values = tensors.read_for_kernel(value, name).values

@@ -15,7 +15,6 @@ from gonogo.public import arguments, handover, tensors
 if TYPE_CHECKING:
     from gonogo.arithmetic import Program
 
-KERNEL_FORMATS = ("fp32", "bf16", "fp16", "bfp8_b", "fp8_e4m3", "fp8_e5m2")
 WORST_FIRST = (
     "fail",
     "pass_by_tolerance",
@@ -244,10 +243,7 @@ def _shared_limits(seeds: Sequence[Judgment]) -> Limits:
 
 
 def _settled(seed: Judgment, settled: str, together: Mapping[str, str]) -> Judgment:
-    """Return the judgment of a seed that all seeds together leave unexplained.
-
-    together: output -> the sentence of gonogo.flakiness.suspects.unexplained_together.
-    """
+    """Return the judgment of a seed that all seeds together leave unexplained."""
     from gonogo.flakiness.suspects import is_settled, settled_verdict
     from gonogo.judging.comparison import settled_words
     from gonogo.spec.verdicts import Verdict
@@ -276,15 +272,10 @@ def _formats(
     inputs: Mapping[str, tensors.Tensor], outputs: Mapping[str, tensors.Tensor]
 ) -> dict[str, Any]:
     """Return the formats of the tensors as fields of `numerics`."""
-    known = {
-        name: "fp32" if tensor.format == "fp64" else tensor.format
-        for name, tensor in {**inputs, **outputs}.items()
-    }
-    formats = {name: known[name] for name in inputs if known[name] in KERNEL_FORMATS}
-    of_outputs = [known[name] for name in outputs if known[name] in KERNEL_FORMATS]
+    formats, of_outputs = tensors.kernel_formats(inputs), tensors.kernel_formats(outputs)
     # statistics are often wider than the output that they belong to
-    matrices = [known[name] for name in outputs if name in ("y", "dx") and known[name]]
+    matrices = [form for name, form in of_outputs.items() if name in ("y", "dx")]
     numerics: dict[str, Any] = {"input": formats} if formats else {}
-    if matrices or of_outputs:
-        numerics["output"] = (matrices or of_outputs)[0]
+    if of_outputs:
+        numerics["output"] = (matrices or list(of_outputs.values()))[0]
     return numerics

@@ -8,6 +8,7 @@ before they are imported.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ FORMATS = {
     "float8_e5m2": "fp8_e5m2",
 }
 """dtype names of NumPy, torch, ttnn and ml_dtypes for the formats that GoNoGo knows."""
+KERNEL_FORMATS = ("fp32", "bf16", "fp16", "bfp8_b", "fp8_e4m3", "fp8_e5m2")
+"""Formats that the numerics of a test can name."""
 TELLING_VALUES = 16
 """This many different values must fit bf16 before a float32 array counts as bf16: a few small
 whole numbers say nothing."""
@@ -112,6 +115,12 @@ def refuse_unknown(tensor: Tensor, name: str) -> None:
         )
 
 
+def kernel_formats(read: Mapping[str, Tensor]) -> dict[str, str]:
+    """Return the formats of tensors, as far as a test can name them; float64 counts as fp32."""
+    formats = {name: "fp32" if one.format == "fp64" else one.format for name, one in read.items()}
+    return {name: form for name, form in formats.items() if form in KERNEL_FORMATS}
+
+
 def is_ttnn(value: Any) -> bool:
     """Return whether a value is a ttnn tensor."""
     ttnn = sys.modules.get("ttnn")
@@ -119,10 +128,7 @@ def is_ttnn(value: Any) -> bool:
 
 
 def _of_ttnn(ttnn: Any, value: Any) -> Any:
-    """Return a ttnn tensor in float32, which can represent all of ttnn's formats.
-
-    It uses torch, which may be missing, only if this version of ttnn needs it.
-    """
+    """Return a ttnn tensor in float32, which can represent all of ttnn's formats."""
     if not hasattr(ttnn, "to_dtype") or not hasattr(value, "to_numpy"):
         return ttnn.to_torch(value)
     import numpy as np

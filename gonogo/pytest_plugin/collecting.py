@@ -174,10 +174,7 @@ class Collector:
             self._spool = None
 
     def _deliver(self, to: str, status: int) -> None:
-        """Deliver this run, then earlier ones for the same destination.
-
-        Runs that can't be delivered stay in the spool.
-        """
+        """Deliver this run, then earlier ones for the same destination."""
         ended = _now()
         worked = True
         if self.records:

@@ -220,10 +220,7 @@ class Outcome:
 
 
 def _failure(report: pytest.TestReport) -> tuple[str, str]:
-    """Return the failing source line, and the message with its place.
-
-    Without a source line the first is the first line of the message.
-    """
+    """Return the failing source line, and the message with its place."""
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is None:
         text = str(report.longreprtext)

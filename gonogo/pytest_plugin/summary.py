@@ -75,10 +75,7 @@ def _groups(pairs: Iterable[Pair]) -> dict[tuple[str, str | None], list[Pair]]:
 
 
 def _weak_groups(pairs: Iterable[Pair]) -> Groups:
-    """Return captured comparisons that say nothing, the worst reason first.
-
-    The parameters of a test stand together.
-    """
+    """Return captured comparisons that say nothing, the worst reason first."""
     groups: dict[tuple[str, str | None], list[Pair]] = {}
     for record, comparison in pairs:
         group = record.name.partition("[")[0], comparison.name
@@ -96,10 +93,7 @@ def _weak_groups(pairs: Iterable[Pair]) -> Groups:
 
 
 def _titled(terminal: Any, title: str, groups: Groups, statistic: str, color: str) -> None:
-    """Write a line for each test, with its seeds, and below it the words of the worst.
-
-    statistic: what a seed is the worst by; "": the tests can't be judged, and have a reason each.
-    """
+    """Write a line for each test, with its seeds, and below it the words of the worst."""
     for shown, (group, pairs) in enumerate(groups.items()):
         if shown == MAX_SHOWN:
             terminal.write_line(f"... and {len(groups) - shown} more {title}")

@@ -67,11 +67,7 @@ def _case(data: object, path: str) -> Case:
 
 
 def _group(suite: object) -> str:
-    """Return the suite of a test.
-
-    It is a text, or, since version 0 of the specification's later drafts, the path to it, outermost
-    first.
-    """
+    """Return the suite of a test."""
     if isinstance(suite, list):
         return clean(" > ".join(str(part) for part in suite[:16] if isinstance(part, str)), 300)
     return documents.text(suite, 300) or ""

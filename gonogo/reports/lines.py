@@ -77,10 +77,7 @@ def _plain(value: object, path: str = "", *, levels: int = MAX_LEVELS) -> Any:
 
 
 def _statistics(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the explanation, numbers, null, short texts, and lists and maps of these.
-
-    A verdict among them is left out: it is computed from the others.
-    """
+    """Return the explanation, numbers, null, short texts, and lists and maps of these."""
     if given.get("explanation") is not None:
         fields.choice(given["explanation"], tuple(Explanation), "explanation")
     computed = {"verdict", "outcome", "test"}
@@ -252,10 +249,7 @@ def _comparison(
 
 
 def _lacks_kernel(spec: Mapping[str, Any]) -> bool:
-    """Return whether a spec names a kernel that this process doesn't have.
-
-    The numbers of a package's kernel are kept then, and the rest of the run is judged.
-    """
+    """Return whether a spec names a kernel that this process doesn't have."""
     kernel = spec.get("kernel")
     return isinstance(kernel, str) and kernel not in KERNELS
 

@@ -93,10 +93,7 @@ def _row(iteration: Iteration, cases: Sequence[Case]) -> Row:
 
 
 def _judged(case: Case, name: str, outputs: Entries) -> tuple[Verdict, Explanation, str]:
-    """Return verdict, explanation and message of one test.
-
-    The entries of its arrays are added after its own.
-    """
+    """Return verdict, explanation and message of one test."""
     arrays: list[ArraysVerdict] = []
     words = [case.message]
     for comparison, label in zip(case.comparisons, _labels(name, case.comparisons), strict=True):
@@ -109,10 +106,7 @@ def _judged(case: Case, name: str, outputs: Entries) -> tuple[Verdict, Explanati
 
 
 def _compared(comparison: Comparison, label: str, outputs: Entries) -> ArraysVerdict | None:
-    """Return the verdict on one comparison, from its numbers and the explanations that it names.
-
-    None without a spec or without numbers.
-    """
+    """Return the verdict on one comparison, from its numbers and the explanations that it names."""
     test = comparison.test
     judged: list[tuple[bool, Explanation]] = []
     for output, statistics in comparison.outputs.items():
@@ -145,10 +139,7 @@ def _compared(comparison: Comparison, label: str, outputs: Entries) -> ArraysVer
 
 
 def _labels(name: str, comparisons: Sequence[Comparison]) -> list[str]:
-    """Return the labels of a test's arrays.
-
-    A single comparison has the test's name; several have their own names, or numbers.
-    """
+    """Return the labels of a test's arrays."""
     if len(comparisons) == 1:
         return [name]
     labels: list[str] = []
@@ -159,10 +150,7 @@ def _labels(name: str, comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def _free(name: str, outputs: Mapping[str, Any]) -> str:
-    """Return the name, numbered if another test of the iteration has it.
-
-    So a report that uses a name twice loses nothing.
-    """
+    """Return the name, numbered if another test of the iteration has it."""
     number, free = 1, name
     while free in outputs:
         number += 1

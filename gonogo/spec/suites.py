@@ -166,10 +166,7 @@ def _entry(entry: dict[str, Any], place: str) -> Iterator[Template]:
 
 
 def _named(test: Mapping[str, Any]) -> str:
-    """Return the name of a test without one: its kernel and shape, or the tests it selects.
-
-    For example "layernorm_bw 3x273x1x8462".
-    """
+    """Return the name of a test without one: its kernel and shape, or the tests it selects."""
     if not is_selection(test):
         return f"{test.get('kernel', '?')} {_short(test.get('shape', '?'))}"
     inner = test["selection"] if isinstance(test["selection"], Mapping) else {}
