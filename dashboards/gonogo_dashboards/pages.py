@@ -32,8 +32,7 @@ from gonogo_dashboards.kit import (
     words,
 )
 from gonogo_dashboards.kit.evidence_view import percent
-from gonogo_dashboards.kit.page_routes import PageRoute
-from gonogo_dashboards.kit.site import Frame, Site
+from gonogo_dashboards.kit.site import Frame, PageRoute, Site
 from gonogo_service.kit import rows
 from gonogo_service.kit.database.encoding import encode, timestamp, utcnow
 from gonogo_service.people.context import Context

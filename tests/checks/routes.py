@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from gonogo.settings import Settings
 from gonogo.urls import API
-from gonogo_dashboards.kit.page_routes import PageRoute
+from gonogo_dashboards.kit.site import PageRoute
 from gonogo_service.app import create_app
 from gonogo_service.hosts import door
 from gonogo_service.kit.answers import caller

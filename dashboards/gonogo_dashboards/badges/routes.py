@@ -10,8 +10,7 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo_dashboards.badges import drawing, states
 from gonogo_dashboards.badges.states import BadgeState
-from gonogo_dashboards.kit.page_routes import PageRoute
-from gonogo_dashboards.kit.site import Site
+from gonogo_dashboards.kit.site import PageRoute, Site
 
 HEADERS = {"Cache-Control": "no-cache, max-age=60"}
 

@@ -16,29 +16,21 @@ EXPLAINED_BY, CLOSEST = "explained by", "closest"
 
 @dataclass(frozen=True)
 class ArithmeticLine:
-    """The arithmetic of one output, and the faults that its verdict can't have seen.
-
-    Attributes:
-        output: the output's name.
-        relation: EXPLAINED_BY, or CLOSEST where no arithmetic explains the output.
-        arithmetic: the arithmetic's name.
-        hover: what the name means, if a build may declare it.
-        seeds: in how many seeds it explains the output, in words; "" where there is nothing to
-            count.
-        others: the arithmetics of the other seeds, in words.
-        detection_limits: the limits in few phrases; empty where there are none.
-        is_wide: only an unknown order of operations explains the output, so that its limits are
-            part of the verdict.
-    """
+    """The arithmetic of one output, and the faults that its verdict can't have seen."""
 
     output: str
     relation: str
+    """EXPLAINED_BY, or CLOSEST where no arithmetic explains the output"""
     arithmetic: str
     hover: str
+    """What the arithmetic's name means, if a build may declare it"""
     seeds: str
+    """In how many seeds it explains the output; "" where there is nothing to count"""
     others: str
+    """The arithmetics of the other seeds"""
     detection_limits: tuple[str, ...]
     is_wide: bool
+    """Only an unknown order of operations explains it: the limits are part of the verdict"""
 
 
 def of_job(outputs: Iterable[OutputArithmetic], noun: str) -> tuple[ArithmeticLine, ...]:

@@ -77,7 +77,6 @@ class JobLine:
     state: str
     state_words: str
     verdict: str | None
-    verdict_words: str
     both: str
     """A sentence where there are red and hollow seeds or tests; the verdict shows the worse."""
     final: bool
@@ -107,7 +106,6 @@ def job_line(job: JobRow, now: datetime, entry: str | None = None) -> JobLine:
         details=details_of(job.test, entry),
         state=job.state.value,
         state_words=state_words(job),
-        verdict_words=words.mark(job.verdict).label if job.verdict else "",
         both=red_hollow.words(job.red, job.hollow, red_hollow.noun(job.test)),
         final=job.state.final,
         counts=counts(job.counts, job.total),

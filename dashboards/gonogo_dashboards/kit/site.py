@@ -12,12 +12,13 @@ from typing import Any
 
 from fastapi import Request, Response
 from sqlalchemy.orm import Session
+from starlette.routing import Match, Route
+from starlette.types import Scope
 
 from gonogo import urls
 from gonogo.errors import FieldError
 from gonogo_dashboards.kit import csv_export
 from gonogo_dashboards.kit.navigation import Group
-from gonogo_dashboards.kit.page_routes import PageRoute
 from gonogo_service.flags import store as flags
 from gonogo_service.kit.database.paging import BadCursor
 from gonogo_service.people.context import Context
@@ -41,6 +42,34 @@ def number(text: str | None, default: int, maximum: int) -> int:
 
 MAX_CSV_LINES = 10_000
 """Lines of a list as CSV; a longer list's file says in its name that it has the first ones."""
+
+
+class PageRoute(Route):
+    """A page's address, whose endpoint takes the request alone.
+
+    It needs none of what FastAPI's routes add for an API, such as parameters and schemas, and to
+    build that for every page took 19 ms of each app's start.
+
+    summary: the question that the page answers; docs/routes.md lists it. scope: the scope that
+    the reader needs beyond `read`.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        endpoint: Callable[[Request], Response],
+        *,
+        summary: str = "",
+        scope: str = "",
+    ) -> None:
+        super().__init__(path, endpoint, methods=["GET"], include_in_schema=False)
+        self.summary = summary
+        self.scope = scope
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Return whether the request is for this page, and itself as `route`, as FastAPI does."""
+        match, child_scope = super().matches(scope)
+        return match, child_scope if match is Match.NONE else {**child_scope, "route": self}
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -41,60 +42,45 @@ def test_a_word_from_a_newer_version_is_shown_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
+    ("function", "value", "text"),
     [
-        (None, "–"),
-        (0.0, "0"),
-        (0.10123, "0.101"),
-        (157.3, "157"),
-        (1.5, "1.5"),
-        (4.4e-6, "4.40e-6"),
-        (12345.6, "12,300"),
-        (2e7, "2.00e7"),
-        (7, "7"),
+        # three digits
+        (words.number, None, "–"),
+        (words.number, 0.0, "0"),
+        (words.number, 0.10123, "0.101"),
+        (words.number, 157.3, "157"),
+        (words.number, 1.5, "1.5"),
+        (words.number, 4.4e-6, "4.40e-6"),
+        (words.number, 12345.6, "12,300"),
+        (words.number, 2e7, "2.00e7"),
+        (words.number, 7, "7"),
+        # at most two units
+        (words.duration, 0, "0 s"),
+        (words.duration, 42.7, "42 s"),
+        (words.duration, 185, "3 min 5 s"),
+        (words.duration, 7800, "2 h 10 min"),
+        (words.duration, 400_000, "4 d 15 h"),
+        (words.duration, 0.31, "0.3 s"),
+        # the unit in which a pace is a plain number
+        (words.pace, 0.0, (0.0, "s")),
+        (words.pace, 2.0, (2.0, "s")),
+        (words.pace, 0.5, (30.0, "min")),
+        (words.pace, 0.01, (36.0, "h")),
+        (words.pace, 1e-4, (pytest.approx(0.36), "h")),
+        # one unit
+        (words.ago, -5, "just now"),
+        (words.ago, 30, "30 s ago"),
+        (words.ago, 200, "3 min ago"),
+        (words.ago, 90_000, "1 d ago"),
+        (words.often, 1, "once"),
+        (words.often, 2000, "2,000 times"),
+        # without letters and fractions
+        (words.moment, "2026-11-23T14:28:24.490337Z", "2026-11-23 14:28:24 UTC"),
+        (words.moment, None, "–"),
     ],
 )
-def test_numbers_have_three_digits(value: float | None, text: str) -> None:
-    assert words.number(value) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0 s"),
-        (42.7, "42 s"),
-        (185, "3 min 5 s"),
-        (7800, "2 h 10 min"),
-        (400_000, "4 d 15 h"),
-        (0.31, "0.3 s"),
-    ],
-)
-def test_lengths_of_time_have_two_units(seconds: float, text: str) -> None:
-    assert words.duration(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("per_s", "pace"),
-    [
-        (0.0, (0.0, "s")),
-        (2.0, (2.0, "s")),
-        (0.5, (30.0, "min")),
-        (0.01, (36.0, "h")),
-        (1e-4, (0.36, "h")),
-    ],
-)
-def test_a_pace_has_the_unit_in_which_it_is_a_plain_number(
-    per_s: float, pace: tuple[float, str]
-) -> None:
-    assert words.pace(per_s) == (pytest.approx(pace[0]), pace[1])
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(-5, "just now"), (30, "30 s ago"), (200, "3 min ago"), (90_000, "1 d ago")],
-)
-def test_ages_have_one_unit(seconds: float, text: str) -> None:
-    assert words.ago(seconds) == text
+def test_numbers_and_times_are_short(function: Any, value: Any, text: Any) -> None:
+    assert function(value) == text
 
 
 def test_a_reading_s_name_says_its_quantity_and_unit() -> None:
@@ -153,11 +139,6 @@ def test_the_login_keeps_where_to_go() -> None:
     body = bytes(pages.login_page(next_url='/jobs/1?a="b"', error="wrong").body).decode()
     assert 'name="next" value="/jobs/1?a=&#34;b&#34;"' in body
     assert "wrong" in body
-
-
-def test_a_moment_is_read_without_letters_and_fractions() -> None:
-    assert words.moment("2026-11-23T14:28:24.490337Z") == "2026-11-23 14:28:24 UTC"
-    assert words.moment(None) == "–"
 
 
 def test_a_list_as_csv_has_plain_columns_and_no_formulas() -> None:
