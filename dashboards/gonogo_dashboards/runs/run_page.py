@@ -18,11 +18,21 @@ from gonogo_dashboards.kit.list_view import list_of
 from gonogo_service.kit import rows
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.suites import runs as stored_runs
-from gonogo_service.suites.runs_api import RUN, RUNS, details
+from gonogo_service.suites.runs_api import RUN, RUNS, JobOfRun, details
 
 runs = list_of(
     RUNS, urls.runs, lambda session, run: rows.values(RUN, stored_runs.current(session, run))
 )
+
+
+@dataclass(frozen=True)
+class TestLine:
+    """A test of a run, and its name after what tells it from another of the same name."""
+
+    __test__ = False  # pytest: not a test case
+
+    test: JobOfRun
+    label: str
 
 
 @dataclass(frozen=True)
@@ -33,8 +43,8 @@ class RunView:
     """As the API answers it"""
     verdict: Verdict | str | None
     """Its verdict; before it ends, the worst of the jobs that have ended"""
-    labels: Sequence[str]
-    """The names of its tests, each after what tells it from another of the same name"""
+    tests: Sequence[TestLine]
+    """The worst first, those without a verdict last"""
     origins: tuple[OriginLine, ...]
     at: str
 
@@ -45,11 +55,16 @@ def run(session: Session, run_id: str, now: datetime) -> RunView | None:
     if row is None:
         return None
     shown = details(None, session, row)
+    tests: list[JobOfRun] = shown.pop("tests")
+    names = labels([Listed(test.test, None, test.name) for test in tests])
     so_far = next(iter(words.ordered(shown["jobs"].verdicts)), None)
     return RunView(
         run=shown,
         verdict=row.verdict if row.state.final else so_far,
-        labels=labels([Listed(test.test, None, test.name) for test in shown["tests"]]),
+        tests=sorted(
+            (TestLine(test, name) for test, name in zip(tests, names, strict=True)),
+            key=lambda line: len(Verdict) if line.test.verdict is None else line.test.verdict.rank,
+        ),
         origins=origins(session, run=run_id),
         at=timestamp(now),
     )
