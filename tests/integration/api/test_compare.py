@@ -28,6 +28,7 @@ from gonogo_service.compare import comparing, reruns
 from gonogo_service.flags import store as flags
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.results import worst as worst_seeds
 from gonogo_service.tests import build_series
 
 COUNTS = {
@@ -219,13 +220,17 @@ def test_a_comparison_takes_as_many_statements_for_three_tests_as_for_one(api: A
             place: build_series.records(session, job_facts) for place, job_facts in facts.items()
         }
         assert build_series.records_of(session, facts) == alone
+        worst = [
+            worst_seeds.read(session, entry.head.jobs[0], 1, verdict="fail")[0].seed
+            for entry in comparison.tests
+            if entry.head
+        ]
     assert (len(comparison.tests), len(many)) == (3, len(few))
     assert not any(
         "DISTINCT job_blocks.job_id" in statement for statement in many
     )  # no device was ever sick
-    assert [
-        entry.check is not None and "--seed-start 4" in entry.check for entry in comparison.tests
-    ] == [True] * 3
+    for entry, seed in zip(comparison.tests, worst, strict=True):
+        assert f"--seed-start {seed} " in f"{entry.check} ", "the worst, as the job's page has it"
     assert all(
         entry.head and entry.head.record == alone[entry.place][-1] for entry in comparison.tests
     )
