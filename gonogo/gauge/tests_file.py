@@ -1,4 +1,4 @@
-"""A file of many tests to gauge, as plain data.
+"""A file of many tests to gauge: a suite (gonogo.spec.suites) whose entries have a gauge's options.
 
 The caller reads the YAML, JSON or TOML.
 """
@@ -11,13 +11,12 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator, Field
 
 from gonogo import fields
-from gonogo.errors import FieldError
+from gonogo.errors import FieldErrors
 from gonogo.gauge import gates
+from gonogo.spec import suites
 from gonogo.spec.builds import EMULATOR
 from gonogo.spec.test_spec import MAX_ELEMENTS, TestSpec
 from gonogo.spec.validation import NOT_BLANK, WHOLE, Model, checked, in_words
-
-MAX_TESTS = 1000
 
 
 def _gates(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -40,12 +39,14 @@ _NONE = BeforeValidator(lambda value: () if value is None else value)
 _Builds = Annotated[tuple[_Name, ...], _names("builds"), _NONE]
 
 
-class _Options(Model):
-    """The fields that an entry may leave to the defaults."""
+class Entry(Model):
+    """One test to gauge, its seeds, and the builds to use besides the emulator's."""
 
     misspelled_first: ClassVar[bool] = True
 
-    seeds: Annotated[int, Field(ge=1, le=1000), WHOLE] = 1
+    name: _Name
+    test: TestSpec
+    seeds: Annotated[int, Field(ge=1, le=1000), WHOLE]
     seed_start: Annotated[int, Field(ge=0, le=2**53 - 1001), WHOLE] = 0
     executor: _Name = EMULATOR
     builds: _Builds = ()
@@ -56,71 +57,26 @@ class _Options(Model):
     """The public gates to apply; empty: all."""
 
 
-class _Defaults(_Options):
-    test: dict[str, Any] | None = None
-
-
-class Entry(_Options):
-    """One test to gauge, its seeds, and the builds to use besides the emulator's."""
-
-    name: _Name = ""
-    test: TestSpec
-
-
-class _Tests(Model):
-    tests: Annotated[
-        list[Any], Field(min_length=1, max_length=MAX_TESTS, json_schema_extra={"x-unit": "tests"})
-    ]
-
-
 def parse(data: object, *, seeds: int, max_elements: int = MAX_ELEMENTS) -> list[Entry]:
-    """Parse {"defaults": {...}, "tests": [{"name", "test": {...}, ...}]}, or the list alone.
+    """Parse {"defaults": {...}, "entries": [{"name", "test": {...}, ...}]}, or the entries alone.
 
-    `defaults` holds any key of an entry except its name; each entry's `test` is merged over its
-    `test`. Raises FieldError, or FieldErrors with all problems of all tests.
+    Raises FieldError, or FieldErrors with all problems of all tests.
     """
     problems = fields.Problems()
     is_list = isinstance(data, list)
-    whole: Mapping[str, Any] = {"tests": data} if is_list else fields.mapping(data, "file")
-    for name in whole:
+    content: Mapping[str, Any] = {"entries": data} if is_list else fields.mapping(data, "file")
+    for name in content:
         with problems.collecting():
-            fields.known({name: whole[name]}, ("defaults", "tests"), "file")
-    given = fields.mapping(whole.get("defaults") or {}, "defaults")
-    shared: dict[str, Any] = {"seeds": seeds}
-    with problems.collecting():
-        _Defaults.parse(given, "defaults")
-        shared |= _present(given)
-    tests: list[Any] = []
-    with problems.collecting():
-        tests = _Tests.parse({"tests": whole.get("tests")}).tests
+            fields.known({name: content[name]}, ("defaults", "entries"), "file")
+    templates, wrong = suites.attempt(content)
     entries = []
-    for place, item in enumerate(tests):
+    for template in templates:
         with problems.collecting():
-            path = f"tests[{place}]"
-            entries.append(_entry(fields.mapping(item, path), shared, path, max_elements))
-    names = [entry.name for entry in entries]
-    for name in dict.fromkeys(names):
-        with problems.collecting():
-            if names.count(name) > 1:
-                raise FieldError("tests", name, "is the name of two tests")
+            given = {"seeds": seeds, **template.body, "name": template.name}
+            entries.append(Entry.parse(given, template.place))
+            entries[-1].test.check_elements(max_elements, f"{template.place}.test")
+    with problems.collecting():
+        if wrong:
+            raise FieldErrors(wrong)
     problems.check()
     return entries
-
-
-def _present(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields but for lists that are null, which stand for the default."""
-    lists = ("builds", "wrong_builds", "gates")
-    return {key: value for key, value in given.items() if value is not None or key not in lists}
-
-
-def _entry(
-    given: Mapping[str, Any], shared: Mapping[str, Any], path: str, max_elements: int
-) -> Entry:
-    """Parse one entry of the file. Raises FieldErrors with all that is wrong with it."""
-    test, default = given.get("test") or {}, shared.get("test")
-    if isinstance(test, Mapping) and isinstance(default, Mapping):
-        test = {**default, **test}
-    entry = Entry.parse({**shared, **_present(given), "test": test}, path)
-    entry.test.check_elements(max_elements, f"{path}.test")
-    name = f"{entry.test.kernel} {'x'.join(map(str, entry.test.shape))}"
-    return entry if entry.name else entry.replace(name=name)

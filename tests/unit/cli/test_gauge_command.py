@@ -81,7 +81,7 @@ def test_the_exit_code_is_0_for_a_sharp_test_without_false_alarms(run: Run, tmp_
     file = tmp_path / "advised.json"
     test = {**first["test"], "tolerance": first["advice"]["tolerance"]}
     file.write_text(
-        json.dumps({"defaults": {"seeds": 1}, "tests": [{"name": "advised", "test": test}]})
+        json.dumps({"defaults": {"seeds": 1}, "entries": [{"name": "advised", "test": test}]})
     )
     sharp = run(str(file), "--json")
     assert sharp.exit_code == 0
@@ -114,7 +114,7 @@ YAML = """
 defaults:
   seeds: 1
   test: {kernel: layernorm_bw, tolerance: {rtol: 0.001, atol: 0.5}}
-tests:
+entries:
   - name: nightly
     test: {shape: [8, 70]}
   - test: {kernel: layernorm_fw, shape: [8, 64]}
@@ -136,7 +136,7 @@ def test_a_file_of_many_tests_gives_one_summary(run: Run, tmp_path: Path) -> Non
 def test_the_same_tests_in_toml_give_the_same(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "tests.toml"
     file.write_text(
-        '[defaults]\nseeds = 1\n[[tests]]\nname = "nightly"\n[tests.test]\nkernel = '
+        '[defaults]\nseeds = 1\n[[entries]]\nname = "nightly"\n[entries.test]\nkernel = '
         '"layernorm_bw"\nshape = [8, 64]\n'
     )
     gauge_report = report(run(str(file), "--no-search", "--json"))
@@ -146,19 +146,19 @@ def test_the_same_tests_in_toml_give_the_same(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("tests: [{test: {kernel: layernorm_bw}}]", "tests[0].test.shape"),
+        ("entries: [{test: {kernel: layernorm_bw}}]", "entries.0.test.shape"),
         (
-            "tests: [{name: a, nmae: b, test: {kernel: layernorm_bw, shape: [4, 4]}}]",
-            "tests[0].nmae",
+            "entries: [{name: a, nmae: b, test: {kernel: layernorm_bw, shape: [4, 4]}}]",
+            "entries.0.nmae",
         ),
-        ("tests: []", "tests"),
-        ("tests: 3", "tests"),
-        ("[1, 2]", "tests[0]"),
+        ("entries: []", "entries"),
+        ("entries: 3", "entries"),
+        ("[1, 2]", "entries.0"),
         ("null", "file"),
         ("a: [", "isn't YAML"),
         (
             (
-                "tests: [{test: {kernel: layernorm_bw, shape: [4, 4]}}, {test: {kernel: "
+                "entries: [{test: {kernel: layernorm_bw, shape: [4, 4]}}, {test: {kernel: "
                 "layernorm_bw, shape: [4, 4]}}]"
             ),
             "two tests",
@@ -186,7 +186,7 @@ def test_a_file_that_is_not_there_and_a_shape_beside_a_file_are_usage_errors(
 def test_an_entry_takes_what_it_leaves_out_from_the_defaults() -> None:
     data = {
         "defaults": {"seeds": 5, "builds": ["b"], "executor": "mine"},
-        "tests": [{"test": {"kernel": "layernorm_fw", "shape": [2, 32]}}],
+        "entries": [{"test": {"kernel": "layernorm_fw", "shape": [2, 32]}}],
     }
     (entry,) = parse(data, seeds=3)
     assert (entry.seeds, entry.builds, entry.executor, entry.name) == (
@@ -208,24 +208,22 @@ def test_all_problems_of_a_file_of_tests_are_told_at_once() -> None:
         {"name": "c", "test": good},
         {"name": "c", "test": good},
     ]
-    defaults = {"repeats": 2, "seed_start": -1, "test": 1}
     with pytest.raises(FieldErrors) as error:
-        parse({"name": "a suite", "defaults": defaults, "tests": tests}, seeds=3)
-    assert [problem.field for problem in error.value.problems] == [
+        parse({"name": "a suite", "defaults": {"test": 1}, "entries": tests}, seeds=3)
+    assert sorted(problem.field for problem in error.value.problems) == [
+        "entries.0.sedes",
+        "entries.0.test.kernel",
+        "entries.0.test.shape.0",
+        "entries.1.gates.0",
+        "entries.1.name",
+        "entries.1.seeds",
+        "entries.2",
+        "entries.3.builds",
+        "entries.3.name",
+        "entries.3.seeds",
+        "entries.4.executor",
+        "entries.6.name",
         "file.name",
-        "defaults.repeats",
-        "defaults.seed_start",
-        "defaults.test",
-        "tests[0].sedes",
-        "tests[0].test.kernel",
-        "tests[0].test.shape.0",
-        "tests[1].seeds",
-        "tests[1].gates.0",
-        "tests[2]",
-        "tests[3].seeds",
-        "tests[3].builds",
-        "tests[4].executor",
-        "tests",
     ]
 
 

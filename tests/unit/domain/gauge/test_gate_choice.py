@@ -59,7 +59,7 @@ def test_a_file_s_entries_choose_gates_by_name() -> None:
     assert entry.gates == ("ulp-10",)
     with pytest.raises(FieldError) as problem:
         parse([{"test": TEST, "gates": ["ulp-1", "ulp-9"]}], seeds=1)
-    assert problem.value.field == "tests[0].gates.1"
+    assert problem.value.field == "entries.0.gates.1"
     with pytest.raises(FieldError, match=r"must be a list \(allowed: names of gates\)"):
         parse([{"test": TEST, "gates": "ulp-10"}], seeds=1)
     result = CliRunner().invoke(app, ["gauge", "tests.json", "--gate", "ulp-10"])
