@@ -133,18 +133,6 @@ def test_what_ran_for_a_commit_is_not_run_again_but_on_request(lite: Api) -> Non
     assert commit_checks(lite)[-1]["base_run"] not in {None, first["run"]}
 
 
-def test_an_older_head_of_a_pull_request_that_comes_later_starts_nothing(lite: Api) -> None:
-    store_rule(lite)
-    newer = pull_request("synchronize", head=NEXT, at="2026-01-31T12:05:00Z")
-    for payload in (newer, pull_request(head=HEAD, at="2026-01-31T12:00:00Z")):
-        deliver(lite.client, "pull_request", payload)
-    assert work(lite) == 1
-    late = came(lite)[1]
-    assert late["state"] == "ignored"
-    assert f"newer head, {NEXT[:12]}" in late["reason"]
-    assert [check["head_sha"] for check in commit_checks(lite)] == [NEXT]
-
-
 def test_a_pull_request_from_a_fork_starts_nothing_unless_a_rule_says_so(lite: Api) -> None:
     store_rule(lite)
     deliver(lite.client, "pull_request", pull_request(fork=True))

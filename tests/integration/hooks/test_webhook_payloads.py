@@ -23,12 +23,6 @@ def current(migrated_sqlite_url: str) -> Iterator[Session]:
     engine.dispose()
 
 
-@pytest.mark.parametrize("type_", messages.TYPES)
-def test_an_object_that_is_gone_is_what_the_event_said_of_it(current: Session, type_: str) -> None:
-    reference = {type_.partition(".")[0]: new_id(), "version": 2}
-    assert messages.payload(current, type_, reference, "https://x")["data"] == reference
-
-
 def test_a_bisection_is_told_with_its_address(current: Session) -> None:
     stored = BisectionRow(
         id=new_id(),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from datetime import timedelta
 
 import pytest
 from pydantic import SecretStr
@@ -16,7 +15,6 @@ from gonogo.settings import Settings
 from gonogo_service.background import deliver
 from gonogo_service.background.deliver import Deliver
 from gonogo_service.kit.background_context import open_background_context
-from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.states import DeliveryState, WebhookKind, WebhookState
 from gonogo_service.kit.principals import Keys
 from gonogo_service.webhooks import addresses, messages, sending, store
@@ -145,16 +143,6 @@ def test_the_text_of_an_error_is_cut(sender: Sender) -> None:
         lambda session: store.list_deliveries(session, webhook.id).items
     )
     assert (delivery.state, delivery.tries) == (DeliveryState.waiting, 1)
-
-
-def test_an_old_secret_signs_until_its_end_and_not_at_it(sender: Sender) -> None:
-    until = utcnow()
-    old, new = (sender.box.close(text) for text in ("whsec_old", "whsec_new"))
-    both = WebhookRow(secret=new, old_secret=old, old_secret_until=until)
-    before = until - timedelta(microseconds=1)
-    assert sender.secrets(both, before) == ["whsec_new", "whsec_old"]
-    assert sender.secrets(both, until) == ["whsec_new"]
-    assert sender.secrets(WebhookRow(secret=new, old_secret=old), until) == ["whsec_new"]
 
 
 def test_no_more_of_an_answer_is_kept_than_the_log_stores(receiver: Receiver) -> None:
