@@ -63,6 +63,17 @@ class _Target(MessagePart):
     executor: Text
 
 
+class _Reference(MessagePart):
+    build: Text
+    arithmetic: Text | None = None
+    outputs: list[str] | None = None
+
+    def read(self) -> Reference:
+        """Return the build, as the judge takes it."""
+        produced = None if self.outputs is None else tuple(self.outputs)
+        return Reference(self.build, self.arithmetic, produced)
+
+
 class _Artifacts(MessagePart):
     first: bool = True
     worst: Annotated[int, Field(ge=0, le=MAX_EVIDENCE), WHOLE] = 1
@@ -101,7 +112,7 @@ class _Body(_NamedContext, MessagePart):
     first_seed_deadline_s: _Seconds | None = None
     arithmetic: Text | None = None
     outputs: list[str] | None = None
-    reference: Any = None
+    reference: _Reference | None = None
     gauge: Any = None
 
 
@@ -172,7 +183,7 @@ class Chunk:
             evidence_worst=given.artifacts.worst,
             arithmetic=given.arithmetic,
             produced=None if given.outputs is None else tuple(given.outputs),
-            reference=Reference.parse(given.reference),
+            reference=None if given.reference is None else given.reference.read(),
             gauge=gauge,
         )
 
