@@ -23,7 +23,7 @@ def row(cells: Iterable[MatrixCell | None]) -> Markup:
     row's `data-to` with the column's build.
     """
     drawn = (
-        _cell(cell.verdict, cell.hollow, cell.lost > 0, cell.seeds_words) if cell else _NOT_RUN
+        _cell(cell.verdict, cell.hollow, cell.lost > 0, cell.words) if cell else _NOT_RUN
         for cell in cells
     )
     return Markup("".join(drawn))

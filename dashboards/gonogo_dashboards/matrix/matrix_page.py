@@ -83,8 +83,8 @@ class MatrixView:
         for row in self.rows:
             for build, cell in zip(self.builds, row.cells, strict=True):
                 if cell:
-                    place = {"build": build.name, "words": cell.seeds_words}
-                    yield from_object(MatrixLine, cell, row, **place)
+                    url = row.url + urls.further("build", build.name)
+                    yield from_object(MatrixLine, cell, row, build=build.name, url=url)
 
     @property
     def changed(self) -> Mapping[int, str]:
@@ -109,25 +109,19 @@ class Glance:
     builds: tuple[MatrixBuild, ...]
     rows: tuple[MatrixRow, ...]
     summary: str
-    url: str
-    compare_url: str
-    """The newest build against the one before; "" where there is none."""
 
 
 def glance(session: Session, tests: int, columns: int) -> Glance:
     """Return a compact matrix: the `tests` that need attention most by the last builds."""
     known = matrices.builds(session)
     if not known:
-        return Glance(None, (), (), "", urls.MATRIX, "")
+        return Glance(None, (), (), "")
     branch = _branch(known)
     shown = [build for build in reversed(known) if build.branch == branch][:columns]
     place = Place([build.name for build in shown], branch)
     rows = rows_of(session, test_list.worst(session, branch, tests), place)
-    heads = heads_of(shown, rows, [None] * columns)
-    names = place.builds
-    changed = urls.compare(names[1], names[0]) if len(names) > 1 else ""
-    address = urls.matrix({"branch": branch})
-    return Glance(branch, heads, rows, summary(heads, rows, branch), address, changed)
+    heads = heads_of(shown, rows)
+    return Glance(branch, heads, rows, summary(heads, rows, branch))
 
 
 def read(
@@ -161,7 +155,7 @@ def read(
     ):
         page = matrices.rows(session, place, **only, limit=limit, cursor=cursor or None)
     rows = rows_of(session, page.items, place)
-    heads = heads_of(ordered[first:last], rows, [*names[first + 1 : last + 1], None])
+    heads = heads_of(ordered[first:last], rows, next(iter(ordered[last:]), None))
     suites, suite = matrices.suites(session), given.get("suite")
     older = names[last:]
     return MatrixView(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from sqlalchemy.orm import Session
@@ -12,7 +12,7 @@ from gonogo import urls
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.build_cells import HOLLOW, LOST, RED, verdict_of
 from gonogo_dashboards.kit.labels import Listed, labels
-from gonogo_dashboards.kit.list_rows import Count, counts, details_of, shape_of, tolerance_of
+from gonogo_dashboards.kit.list_rows import counts, details_of, shape_of, tolerance_of
 from gonogo_service.tests import entry_names, matrices
 from gonogo_service.tests.matrices import BuildRecord, CellPlace, Place
 from gonogo_service.tests.model import TestSpecRow
@@ -44,11 +44,8 @@ class MatrixCell:
     hollow: bool
     lost: int
     seeds: int
-    counts: tuple[Count, ...]
     words: str
-    seeds_words: str
     """The seeds by verdict: "4 hollow pass, 1 fail"."""
-    url: str
 
 
 @dataclass(frozen=True)
@@ -82,50 +79,38 @@ def rows_of(session: Session, tests: Sequence[TestSpecRow], place: Place) -> tup
         Listed(test.test, entries.get(test.key), place={"arch": arch, "board": board})
         for test, arch, board in ran
     ]
-    # of a thousand addresses only this part differs within a row
-    ends = [(name, urls.further("build", name)) for name in place.builds]
     rows = []
     for (test, arch, board), label in zip(ran, labels(listed), strict=True):
         key, form = test.key, test.test
         url = urls.history(key, {"branch": place.branch, "arch": arch, "board": board})
         about = shape_of(form), tolerance_of(form), details_of(form, entries.get(key))
-        cells = tuple(
-            _cell(seeds, name, url + end)
-            if (seeds := by_cell.get(CellPlace(key, arch, board, name)))
-            else None
-            for name, end in ends
-        )
+        seeds = (by_cell.get(CellPlace(key, arch, board, name)) for name in place.builds)
+        cells = tuple(_cell(tuple(one.items())) if one else None for one in seeds)
         rows.append(MatrixRow(key, url, label, test.kernel, *about, arch, board, cells))
     return tuple(rows)
 
 
-def _cell(seeds: Mapping[str, int], build: str, url: str) -> MatrixCell:
-    alike = _alike(tuple(seeds.items()))
-    text = f"{words.mark(alike.verdict).label} on {build}: {alike.seeds_words}"
-    return replace(alike, words=text, url=url)
-
-
 @lru_cache(maxsize=4096)
-def _alike(items: tuple[tuple[str, int], ...]) -> MatrixCell:
-    """Return the cell of seeds by verdict, without its build; most cells of a page are alike."""
+def _cell(items: tuple[tuple[str, int], ...]) -> MatrixCell:
+    """Return the cell of seeds by verdict; most cells of a page are alike."""
     seeds = dict(items)
     verdict, total = verdict_of(seeds), sum(seeds.values())
     shown = counts(seeds, max(1, total))
     text = ", ".join(f"{count.count:,} {count.label}" for count in shown)
     lost = sum(seeds.get(one, 0) for one in LOST)
-    return MatrixCell(verdict, bool(seeds.get(HOLLOW)), lost, total, shown, "", text, "")
+    return MatrixCell(verdict, bool(seeds.get(HOLLOW)), lost, total, text)
 
 
 def heads_of(
-    builds: Sequence[BuildRecord], rows: Sequence[MatrixRow], before: Sequence[str | None]
+    builds: Sequence[BuildRecord], rows: Sequence[MatrixRow], older: BuildRecord | None = None
 ) -> tuple[MatrixBuild, ...]:
-    """Return the columns; before: the build that each is compared with."""
+    """Return the columns; older: the build that the last one is compared with."""
     heads = []
-    for place, build in enumerate(builds):
+    for place, (build, base) in enumerate(zip(builds, [*builds, older][1:], strict=True)):
         cells = [cell for row in rows if (cell := row.cells[place])]
         hollow, red = sum(one.hollow for one in cells), sum(one.verdict in RED for one in cells)
-        base, url = before[place], urls.jobs({"build": build.name})
-        compared = None if base is None else urls.compare(base, build.name)
+        compared = None if base is None else urls.compare(base.name, build.name)
+        url = urls.jobs({"build": build.name})
         heads.append(MatrixBuild(build.name, url, build.sequence, hollow, red, compared))
     return tuple(heads)
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
-from typing import NamedTuple
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, NamedTuple
 
-from sqlalchemy import func, select
+from sqlalchemy import Select, case, func, select
 from sqlalchemy.orm import Session
 
 from gonogo_service.devices.model import DeviceHealthRow, DeviceRow
 from gonogo_service.devices.sick_devices import SICK
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import AttemptRow, JobRow
+from gonogo_service.kit.database.columns import IdType, UtcTime
+from gonogo_service.kit.database.each import Columns, Given, of_each
 from gonogo_service.kit.database.ids import floor
 
 MAX_CHANGES = 400
@@ -20,6 +22,7 @@ MAX_CHANGES = 400
 _OF_HEALTH = ("health", "state", "drain")
 MAX_ATTEMPTS = 200
 """The newest attempts of a device, among which its latest jobs are found."""
+_END: Columns = (("end", UtcTime()), ("change", IdType))
 
 
 class DayDevices(NamedTuple):
@@ -72,23 +75,26 @@ def sick_by_day(session: Session, *, days: int, now: datetime) -> list[tuple[dat
 
 def _counts(session: Session, days: Sequence[date]) -> list[DayDevices]:
     """Return the devices that were known, and sick, at the ends of these days."""
-    change, numbers = DeviceHealthRow, []
-    for day in days:
-        end = datetime.combine(day + timedelta(days=1), datetime.min.time(), UTC)
-        last = (
-            select(change.after)
-            .where(
-                change.device_id == DeviceRow.id, change.what == "health", change.id < floor(end)
-            )
-            .order_by(change.id.desc())
-            .limit(1)
-            .correlate(DeviceRow)
-            .scalar_subquery()
+    midnights = (datetime.combine(day + timedelta(days=1), time(), UTC) for day in days)
+    rows = [(end, floor(end)) for end in midnights]
+    return [DayDevices(*row[1:]) for row in of_each(session, _at_end, _END, rows)] if rows else []
+
+
+def _at_end(given: Given) -> Select[*tuple[Any, ...]]:
+    """Return the query of the devices that were known, and of those that were sick."""
+    change = DeviceHealthRow
+    last = (
+        select(change.after)
+        .where(
+            change.device_id == DeviceRow.id, change.what == "health", change.id < given("change")
         )
-        known = select(func.count()).select_from(DeviceRow).where(DeviceRow.first_heard_at < end)
-        numbers += [known.scalar_subquery(), known.where(last.in_(SICK)).scalar_subquery()]
-    row = session.execute(select(*numbers)).one() if numbers else ()
-    return [DayDevices(*row[place : place + 2]) for place in range(0, len(row), 2)]
+        .order_by(change.id.desc())
+        .limit(1)
+        .correlate(DeviceRow)
+        .scalar_subquery()
+    )
+    counts = func.count().label("known"), func.count(case((last.in_(SICK), 1))).label("sick")
+    return select(*counts).select_from(DeviceRow).where(DeviceRow.first_heard_at < given("end"))
 
 
 def turned_sick(session: Session, since: datetime) -> dict[str, dict[str, int]]:

@@ -110,9 +110,10 @@ def test_tests_by_builds_are_read_from_the_sums(engine: Engine) -> None:
     [half] = [row.cells[1] for row in view.rows if (row.test, row.board) == (other, "n150")]
     assert half is not None
     assert (half.seeds, half.lost, half.hollow) == (2, 1, True)
-    assert half.words == "Hollow pass on b0304ff7a5: 1 error, 1 hollow pass"
+    assert (half.verdict, half.words) == ("pass_by_tolerance", "1 error, 1 hollow pass")
     assert not view.mixed
-    assert f"/tests/{other}?branch=main&arch=wormhole&board=n150&build=b0304ff7a5" == half.url
+    urls = {line.url for line in view.items}
+    assert f"/tests/{other}?branch=main&arch=wormhole&board=n150&build=b0304ff7a5" in urls
     # filters, older builds, more tests
     assert {row.board for row in read(board="n300").rows} == {"n300"}
     assert {row.test for row in read(verdict="fail").rows} == {key}

@@ -10,8 +10,7 @@ EVIL = """"><img src=x onerror=alert('1')>&"""
 
 
 def cell(verdict: str, *, hollow: bool = False, lost: int = 0, name: str = "b1") -> MatrixCell:
-    words = f"{verdict} on {name}"
-    return MatrixCell(verdict, hollow, lost, 4, (), words, f"4 {name}", f"/tests/v1?build={name}")
+    return MatrixCell(verdict, hollow, lost, 4, f"4 {name}")
 
 
 def test_cells_name_their_mark_which_a_page_draws_once() -> None:
