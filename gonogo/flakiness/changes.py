@@ -380,7 +380,7 @@ def _welch_splits(samples: Sequence[Array], start: int, end: int) -> list[Split]
     contrasts = []
     for place in range(start + least, end - least + 1):
         contrast = welch(np.concatenate(samples[start:place]), np.concatenate(samples[place:end]))
-        contrasts.append((contrast.p, -abs(contrast.t or 0.0), place))
+        contrasts.append((contrast.p, -abs(contrast.t), place))
     if not contrasts:
         return []
     p, _, place = min(contrasts)

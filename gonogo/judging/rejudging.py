@@ -1,18 +1,14 @@
 """Judge a stored seed again from its stored numbers, under another tolerance.
 
-The stored numbers allow, for each output:
+*Explained* is as stored, unless an output turns red: rounding acquits it only where no fault may be
+the reason. With a detection limit that may be it, it is inconclusive; without limits the seed is
+undecided. So is one that was inconclusive while it was red, and turns green.
 
-- *explained* is as stored, unless the output changes between green and red. Rounding acquits a red
-  output only where no fault may be the reason, which a green one wasn't asked. With a detection
-  limit that may be it, it is inconclusive; without limits the seed is undecided. So is one that was
-  inconclusive while it was red.
-- *within* is exact for PCC, Frobenius and ULP, for an allclose whose rtol is one of
-  `needed_atol`'s, and for the declared one.
-- For another rtol bounds decide. needed(r) = max(|e| - r |ref|, 0) is convex in r and falls:
-  between two known points it lies below their chord, and above the chords beside it.
-  `tolerance_ratio` t of the declared (r0, a0) adds the point needed(t r0) = t a0, since the element
-  with the largest ratio lies on that line. Where the bounds lie on both sides of the atol, the seed
-  is undecided.
+*Within* is exact for PCC, Frobenius and ULP, for an allclose whose rtol is one of `needed_atol`'s,
+and for the declared one. For another rtol bounds decide: needed(r) = max(|e| - r |ref|, 0) is
+convex in r and falls, so that between two known points it lies below their chord, and above the
+chords beside it. `tolerance_ratio` t of the declared (r0, a0) adds the point needed(t r0) = t a0.
+Where the bounds lie on both sides of the atol, the seed is undecided.
 
 A seed without numbers (hang, crash, error) keeps its verdict.
 """
@@ -133,13 +129,11 @@ def within_stored(
 def known_points(numbers: Statistics, declared: Tolerance | None) -> list[Point]:
     """Return the points where the needed atol of an output is known, by rtol."""
     needed = numbers.get("needed_atol")
-    points: dict[float, float] = {}
-    if isinstance(needed, Mapping):
-        points = {
-            float(text): float(value)
-            for text, value in needed.items()
-            if value is not None and math.isfinite(value)
-        }
+    points = {
+        float(text): float(value)
+        for text, value in (needed.items() if isinstance(needed, Mapping) else ())
+        if value is not None and math.isfinite(value)
+    }
     ratio = numbers.get("tolerance_ratio")
     if (
         declared is not None

@@ -255,10 +255,4 @@ def _lacks_kernel(spec: Mapping[str, Any]) -> bool:
 
 
 def _failure(given: _Failure) -> dict[str, Any]:
-    place = {"file": given.file, "line": given.line}
-    return {
-        "expression": given.expression or "",
-        "count": given.count,
-        "message": given.message or "",
-        **{name: value for name, value in place.items() if value is not None},
-    }
+    return {"expression": "", "message": "", **given.model_dump(exclude_none=True)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Annotated, Any
@@ -79,11 +79,6 @@ class DeclaredBuild(Model):
         """Return the build with its name, and its place on a branch if given."""
         outputs = None if self.outputs is None else tuple(self.outputs)
         return Build(name, self.executor, arithmetic=self.arithmetic, outputs=outputs, **others)
-
-
-def ordered(builds: Iterable[Build]) -> list[Build]:
-    """Return builds sorted by (branch, sequence)."""
-    return sorted(builds, key=lambda build: build.order)
 
 
 def emulator_builds() -> Mapping[str, Build]:

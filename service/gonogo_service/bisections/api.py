@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import Depends, Request, Response
+from fastapi import Depends
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 from sqlalchemy.orm import Session
@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from gonogo.errors import FieldError
 from gonogo.fields import did_you_mean
 from gonogo.flakiness.bisecting import Expect, Signal
-from gonogo.spec.builds import Build, fits_kernel, ordered, own_builds
+from gonogo.spec.builds import Build, fits_kernel, own_builds
 from gonogo.spec.selections import TestBody
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.bisections import noun, store
@@ -32,15 +32,15 @@ from gonogo_service.jobs.api.events import After, LastEventId, answers, last_kno
 from gonogo_service.jobs.bodies import MAX_SEED, Commit, JobIn, JobOptions, Priority
 from gonogo_service.jobs.events import Event
 from gonogo_service.jobs.new_job import BACKGROUND_PRIORITY
-from gonogo_service.kit import audit, idempotency, rows
+from gonogo_service.kit import rows
 from gonogo_service.kit.answers import require
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import BisectionState
-from gonogo_service.kit.resource import Checked, Resource, undone
+from gonogo_service.kit.resource import Act, Resource
 from gonogo_service.kit.strict import MAX_LABELS, Label, Name
-from gonogo_service.people import idempotency_keys, quotas
-from gonogo_service.people.context import Context, Ctx, Reader, Submitter
+from gonogo_service.people import idempotency_keys
+from gonogo_service.people.context import Ctx, Reader
 from gonogo_service.tests import test_specs
 
 MAX_BUILDS = 1000
@@ -145,71 +145,38 @@ BISECTIONS = Resource(
     BisectionRow,
     answer=SHOWN,
     line=LISTED,
+    audited=("test_key",),
     show=_details,
-    show_line=lambda _context, _session, bisection: rows.values(LISTED, bisection),
     where={"test": BisectionRow.test_key},
 )
 router = BISECTIONS.router
 
 
-@router.post(
-    "/bisections",
-    status_code=202,
-    responses={202: {"model": BisectionAccepted}},
-    response_class=Response,
-    summary="Find the build that changed a test",
-)
-def submit(
-    context: Ctx,
-    who: Submitter,
-    request: Request,
-    body: BisectionIn,
-    key: idempotency.Key = None,
-) -> Response:
+def _accepted(bisection: BisectionRow) -> BisectionAccepted:
+    return BisectionAccepted(bisection.id, bisection.state, len(bisection.builds), bisection.links)
+
+
+@idempotency_keys.submits(BISECTIONS, _accepted)
+def submit(act: Act, body: BisectionIn) -> BisectionRow:
     """Run builds of the series until the place of the change is known.
 
     Each probe runs one seed, on as many devices as are free.
     """
-
-    def make(session: Session) -> BisectionAccepted:
-        bisection = _stored(context, session, body, who.name)
-        audit.record(
-            session,
-            actor=who.actor,
-            action="bisection.created",
-            subject=bisection.id,
-            detail={"test": bisection.test_key},
-        )
-        return _accepted(bisection)
-
-    return idempotency_keys.created(context, request, who, key, body, make)
-
-
-@router.post("/bisections:validate", summary="Check a bisection")
-def validate(context: Ctx, who: Submitter, body: BisectionIn) -> Checked:
-    """Make all checks of `POST /bisections` without creating a bisection."""
-    with undone(context) as session, quotas.guard(session, context.settings, who.name):
-        _stored(context, session, body, who.name)
-    return Checked(valid=True)
-
-
-def _stored(context: Context, session: Session, body: BisectionIn, owner: str) -> BisectionRow:
-    """Store a bisection; the background creates its probes. Raises FieldError."""
     common = body.model_dump(
         mode="json", include={"test", "labels", "commit", *JobOptions.model_fields}
     )
-    series, field = _series(session, body)
+    series, field = _series(act.session, body)
     first = JobIn.parse({**common, "build": series[0], "seeds": [body.seed_start]})
     now = utcnow()
     for place, name in enumerate(series):
         candidate = first.model_copy(update={"build": name})
         try:
-            sample = submission.resolve(session, candidate, context.settings, owner)
+            sample = submission.resolve(act.session, candidate, act.context.settings, act.who.name)
         except FieldError as error:
             is_listed = error.field == "build" and field == "builds"
             raise error.at(f"{field}.{place}" if is_listed else error.field) from None
     about = sample.test_key, sample.workload_key, sample.kernel, sample.canonical
-    test_specs.add(session, *about, now=now)
+    test_specs.add(act.session, *about, now=now)
     default = Signal.numbers if isinstance(body.test, TestSpec) else Signal.verdicts
     bisection = BisectionRow(
         id=new_id(),
@@ -217,7 +184,7 @@ def _stored(context: Context, session: Session, body: BisectionIn, owner: str) -
         signal=body.signal or default,
         expect=body.expect,
         several=body.several,
-        owner=owner,
+        owner=act.who.name,
         test_key=sample.test_key,
         queue=sample.queue,
         builds=series,
@@ -230,29 +197,20 @@ def _stored(context: Context, session: Session, body: BisectionIn, owner: str) -
         findings=[],
         created_at=now,
     )
-    session.add(bisection)
-    session.flush()
+    act.session.add(bisection)
+    act.session.flush()
     return bisection
 
 
-@router.post("/bisections/{bisection_id}:cancel", status_code=202, summary="Cancel a bisection")
-def cancel(
-    context: Ctx, who: Submitter, bisection_id: str, response: Response
-) -> BisectionAccepted:
+@BISECTIONS.on_cancel(_accepted)
+def cancel(act: Act, bisection: BisectionRow) -> bool:
     """Cancel a bisection and its open runs; its results stay. A finished one does not change."""
-    with context.session() as session:
-        bisection = _require(session, bisection_id)
-        if store.lock(session, bisection_id) is not None:
-            now, words = utcnow(), f"canceled by {who.name}"
-            state = BisectionState.cancelled
-            for job_id in store.finish(session, bisection, state=state, words=words, now=now):
-                jobs.cancel(session, job_id, now=now)
-            audit.record(
-                session, actor=who.actor, action="bisection.cancelled", subject=bisection_id
-            )
-        accepted = _accepted(bisection)
-    response.headers["Location"] = accepted.links.self
-    return accepted
+    if store.lock(act.session, bisection.id) is None:
+        return False
+    now, words, state = utcnow(), f"canceled by {act.who.name}", BisectionState.cancelled
+    for job_id in store.finish(act.session, bisection, state=state, words=words, now=now):
+        jobs.cancel(act.session, job_id, now=now)
+    return True
 
 
 def start(
@@ -339,8 +297,5 @@ def _series(session: Session, body: BisectionIn) -> tuple[list[str], str]:
 def _branch(session: Session, executor: str, branch: str) -> list[Build]:
     """Return the built-in and the registered builds of a branch, by sequence."""
     members = [build for build in own_builds(executor).values() if build.branch == branch]
-    return ordered([*members, *builds.of_branch(session, branch, executor)])
-
-
-def _accepted(bisection: BisectionRow) -> BisectionAccepted:
-    return BisectionAccepted(bisection.id, bisection.state, len(bisection.builds), bisection.links)
+    every = [*members, *builds.of_branch(session, branch, executor)]
+    return sorted(every, key=lambda build: build.order)

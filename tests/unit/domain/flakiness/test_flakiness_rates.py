@@ -139,7 +139,7 @@ def test_welch_is_scipy_s_and_sees_what_fisher_cannot() -> None:
 
 
 def test_welch_has_an_answer_for_constants_and_for_too_little() -> None:
-    assert welch([1.0], [2.0, 3.0]).words == "not enough seeds: 1 of 2"
+    assert welch([1.0], [2.0, 3.0]).p == 1
     assert welch([1.0, 1.0], [1.0, 1.0]).p == 1
     assert welch([1.0, 1.0], [2.0, 2.0]).p == 0
     assert welch([0.0, 0.0], [0.0, 0.0]).p == 1
@@ -149,4 +149,4 @@ def test_welch_has_an_answer_for_constants_and_for_too_little() -> None:
 def test_welch_never_crashes(one: list[float], two: list[float]) -> None:
     contrast = welch(one, two)
     assert 0 <= contrast.p <= 1
-    assert contrast.words
+    assert not math.isnan(contrast.t)

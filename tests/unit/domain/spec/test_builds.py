@@ -16,7 +16,6 @@ from gonogo.spec.builds import (
     emulator_build,
     emulator_builds,
     known_build,
-    ordered,
     own_builds,
 )
 
@@ -24,7 +23,12 @@ from gonogo.spec.builds import (
 def test_builds_are_ordered_by_line_and_sequence() -> None:
     given = [("c", "main", 10), ("b", "main", 9), ("a", "release", 1), ("d", "main", 2)]
     builds = [Build(name, "ttnn", line, sequence) for name, line, sequence in given]
-    assert [build.name for build in ordered(builds)] == ["d", "b", "c", "a"]
+    assert [build.name for build in sorted(builds, key=lambda build: build.order)] == [
+        "d",
+        "b",
+        "c",
+        "a",
+    ]
 
 
 def test_a_declared_build_s_outputs_are_in_order() -> None:
@@ -75,7 +79,7 @@ def test_each_named_defect_is_a_build_of_the_emulator() -> None:
         "bf16-accumulate",
     } <= set(builds)
     assert {build.arithmetic for build in builds.values()} == {"tt-train"}
-    assert ordered(builds.values()) == list(builds.values())
+    assert sorted(builds.values(), key=lambda build: build.order) == list(builds.values())
     assert emulator_build("tt-train-2025").executor == "emulator"
 
 
