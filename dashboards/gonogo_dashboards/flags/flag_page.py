@@ -115,7 +115,7 @@ def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
         flag=shown,
         meaning=_meaning(flag, shown["still"], now),
         decided=compared and comparators_view.of_job(session, compared, test.get("tolerance", {})),
-        advice=flag_advice.steps(session, flag, test),
+        advice=tuple(flag_advice.steps(session, flag, test)),
         recent=build_cells.recent(results, changes),
         facts=tuple(facts),
         evidence_view=evidence_view.read(flag.evidence),
