@@ -48,7 +48,7 @@ def place(
         service.add_worker("gtest")
         service.start_all_but_workers()
         with service.client() as client:
-            for name in (BEHAVIOURS, LAYERNORM, "gone"):
+            for name in (BEHAVIOURS, LAYERNORM):
                 client.call("POST", "/builds", body={"name": name, "executor": "gtest"})
         yield service
     finally:
@@ -185,24 +185,6 @@ def test_nothing_selected_is_absent_and_skipped_is_skipped(place: Service) -> No
         assert documented.HTTP.get(f"{place.url}/jobs/{not_run['id']}").status_code == 200
 
 
-def test_a_crash_keeps_what_had_finished_and_the_next_job_is_fine(place: Service) -> None:
-    with place.client() as client:
-        job = run(client, BEHAVIOURS, 2, filter="BadCrash.*")
-        assert job["verdict"] == "crash"
-        iterations = items(client, job)
-        assert (
-            len({iteration["host_run"] for iteration in iterations}) == 2
-        )  # a fresh child after the crash
-        for iteration in iterations:
-            verdicts = {name: output["verdict"] for name, output in iteration["outputs"].items()}
-            assert verdicts == {
-                "BadCrash.Before": "not_judged",
-                "BadCrash.Segfaults": "crash",
-                "BadCrash.After": "skipped",
-            }
-        assert run(client, BEHAVIOURS, filter="Plain.Passes")["verdict"] == "not_judged"
-
-
 def test_a_hang_names_its_test_and_leaves_no_process(place: Service) -> None:
     with place.client() as client:
         job = run(client, BEHAVIOURS, suite="quick")
@@ -224,20 +206,6 @@ def test_a_hang_names_its_test_and_leaves_no_process(place: Service) -> None:
     )
 
 
-def test_a_missing_program_is_an_error_that_names_its_path(place: Service) -> None:
-    with place.client() as client:
-        job = run(client, "gone", 2)
-        assert job["verdict"] == "error"
-        assert all("/nowhere/ttml_tests" in item["message"] for item in items(client, job))
-
-
-def test_an_order_that_cannot_be_is_an_error_that_says_so(place: Service) -> None:
-    with place.client() as client:
-        job = run(client, BEHAVIOURS, suite="backwards")
-        assert job["verdict"] == "error"
-        assert "order of their definition" in items(client, job)[0]["message"]
-
-
 def test_a_named_group_shows_what_a_test_alone_does_not(place: Service) -> None:
     with place.client() as client:
         grouped, alone = (
@@ -245,39 +213,6 @@ def test_a_named_group_shows_what_a_test_alone_does_not(place: Service) -> None:
         )
         assert grouped == {"passed": 2}
         assert alone == {"passed": 2, "failed": 1}  # Order.NeedsFirst fails in a process of its own
-
-
-def test_a_controlled_seed_is_a_seed_and_an_iteration_alone_is_none(place: Service) -> None:
-    with place.client() as client:
-        free = items(client, run(client, BEHAVIOURS, 2, start=4, filter="Order.Flickers"))
-        assert [(item["seed"], item["iteration"]) for item in free] == [(None, 4), (None, 5)]
-        assert [item["outputs"]["Order.Flickers"]["outcome"] for item in free] == [
-            "passed",
-            "failed",
-        ]
-        shuffled = items(
-            client,
-            run(
-                client,
-                BEHAVIOURS,
-                2,
-                start=4,
-                filter="Order.Flickers",
-                shuffle=True,
-                body={"repeats": 2},
-            ),
-        )
-        assert [(item["seed"], item["repeat"]) for item in shuffled] == [
-            (4, 0),
-            (4, 1),
-            (5, 0),
-            (5, 1),
-        ]
-        fixed = items(
-            client, run(client, BEHAVIOURS, 2, start=4, filter="Order.Flickers", shuffle=7)
-        )
-        assert [(item["seed"], item["iteration"]) for item in fixed] == [(7, 4), (7, 5)]
-        assert {item["outputs"]["Order.Flickers"]["outcome"] for item in fixed} == {"failed"}
 
 
 @pytest.mark.parametrize(
@@ -357,17 +292,3 @@ def test_the_command_submits_and_a_red_test_is_never_exit_code_0(place: Service)
     assert "Plain.FailsOnTwoExpressions" in shown
     assert "failed" in shown
     assert "filter Plain.FailsOn*" in call(place, "jobs", "list", code=0)
-
-
-def test_the_page_s_twin_has_the_tests(place: Service) -> None:
-    with place.client() as client:
-        job = run(client, BEHAVIOURS, 3, filter="Order.*", shuffle=None)
-    twin = documented.HTTP.get(f"{place.url}/jobs/{job['id']}.json").json()
-    lines = {line["name"]: line for line in twin["tests"]["lines"]}
-    assert next(iter(lines)) == "Order.Flickers"
-    assert lines["Order.Flickers"]["outcomes"] == [
-        {"outcome": "failed", "count": 1, "red": True},
-        {"outcome": "passed", "count": 2, "red": False},
-    ]
-    assert twin["plot"] is None
-    assert "--filter 'Order.*'" in twin["check"]
