@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
@@ -16,11 +16,11 @@ from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo_dashboards.flags import flag_page
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import shape_of
+from gonogo_dashboards.kit.list_view import ListView, list_view
 from gonogo_service.flags import store
 from gonogo_service.flags.api import FLAGS
-from gonogo_service.flags.model import STATES
+from gonogo_service.flags.model import STATES, FlagRow
 from gonogo_service.flags.store import Outcome
-from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.tests import entry_names, test_list
 from gonogo_service.tests.variants import Variant, newest_builds
 
@@ -67,26 +67,18 @@ class EnteredValues:
     expires: str = ""
 
 
-@dataclass(frozen=True)
-class FlagsView:
-    """A page of the list; `next_url` leads to the next one, or is None.
+@dataclass(frozen=True, kw_only=True)
+class FlagsView(ListView):
+    """A page of the list; `state` is the shown one: open unless the address has another."""
 
-    `state` is the state that is shown: open unless the address has another.
-    """
-
-    items: tuple[dict[str, Any], ...]
     counts: tuple[tuple[FlagKind, int], ...]
     """The open flags by kind, in the order of triage"""
     waiting: int
     state: str
-    filters: Mapping[str, str]
-    next: str | None
-    next_url: str | None
     result: ChangeResult | None
-    lasts: str
+    lasts: str = flag_page.UNTIL
     """How long an acknowledgement lasts."""
-    at: str | None
-    entered: EnteredValues = field(default_factory=EnteredValues)
+    entered: EnteredValues
 
     @property
     def groups(self) -> list[tuple[FlagKind, list[dict[str, Any]]]]:
@@ -123,26 +115,20 @@ def listed(
     entries = entry_names.latest(session, keys)
     others = store.open_of_tests(session, keys)
     waiting, _ = store.open_by_kind(session)
+
+    def line(flag: FlagRow) -> dict[str, Any]:
+        key = flag.test_key
+        build = newest.get(Variant.of(flag))
+        return flag_page.line(
+            flag, tests.get(key, {}), build, entries.get(key), others.get(key, ())
+        )
+
     return FlagsView(
-        items=tuple(
-            flag_page.line(
-                flag,
-                tests.get(flag.test_key, {}),
-                newest.get(Variant.of(flag)),
-                entries.get(flag.test_key),
-                others.get(flag.test_key, ()),
-            )
-            for flag in page.items
-        ),
+        **vars(list_view(page, line, urls.flags, now, given)),
         counts=tuple(waiting.items()),
         waiting=sum(waiting.values()),
         state=given.get("state", "open"),
-        filters=given,
-        next=page.next,
-        next_url=urls.flags(given, cursor=page.next) if page.next else None,
         result=result,
-        lasts=flag_page.UNTIL,
-        at=timestamp(now),
         entered=entered or EnteredValues(),
     )
 
