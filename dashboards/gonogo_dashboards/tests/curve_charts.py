@@ -32,13 +32,13 @@ def trend(curve: Curve) -> Options:
 
     The whiskers go from the smallest to the largest seed. A line with a band shows each change.
     """
-    edges = [edge for point in curve.points for edge in (point.low, point.high) if edge]
+    spreads = [(place, point.spread) for place, point in enumerate(curve.points) if point.spread]
+    edges = [edge for _, spread in spreads for edge in (spread.low, spread.high) if edge]
     ends = log_axis.fitted([*edges, *([curve.limit] if curve.limit else [])])
     odd = any(point.nonfinite for point in curve.points)
-    spread = [
-        [place, *(short(max(ends.low, edge or _FLOOR)) for edge in (point.low, point.high))]
-        for place, point in enumerate(curve.points)
-        if point.mean is not None
+    whiskers = [
+        [place, *(short(max(ends.low, edge or _FLOOR)) for edge in (spread.low, spread.high))]
+        for place, spread in spreads
     ]
     noun = curve.over.removesuffix("s")
     return {
@@ -64,7 +64,7 @@ def trend(curve: Curve) -> Options:
                 "type": "custom",
                 "name": "spread",
                 "renderItem": "whisker",
-                "data": spread,
+                "data": whiskers,
                 "silent": True,
                 "z": 1,
             },
@@ -97,12 +97,14 @@ def _marks(curve: Curve, verdict: str, noun: str, ends: LogAxis) -> Options:
     for place, point in enumerate(curve.points):
         if point.verdict != verdict:
             continue
-        heights = [] if point.mean is None else [max(ends.low, point.mean or _FLOOR)]
+        spread, failures = point.spread, point.failures
+        heights = [max(ends.low, spread.mean or _FLOOR)] if spread else []
         heights += [ends.rail] if point.nonfinite else []
         verdicts = ", ".join(f"{count.count:,} {count.label}" for count in point.counts) or "–"
-        numbers = (short(value) for value in (point.mean, point.low, point.high))
-        failed = f"{point.failures} of {point.runs}"
-        row = [point.name, verdicts, point.seeds, *numbers, failed, point.nonfinite]
+        numbers = (spread.mean, spread.low, spread.high) if spread else (None,) * 3
+        failed = f"{failures.failures} of {failures.runs}"
+        seeds = spread.seeds if spread else 0
+        row = [point.name, verdicts, seeds, *map(short, numbers), failed, point.nonfinite]
         data += [[place, short(height), *row] for height in heights]
     statistics = ["seeds with a number", "mean", "minimum", "maximum", "failed", "NaN or Inf"]
     scatter = _scatter(verdict, words.mark(verdict).label, 11, data)
@@ -113,7 +115,7 @@ def _also_hollow(curve: Curve, ends: LogAxis) -> list[Options]:
     """Return a hollow mark beside each point that has hollow seeds and a worse verdict."""
     hollow = Verdict.pass_by_tolerance
     places = [
-        [place, short(ends.rail if point.mean is None else max(ends.low, point.mean or _FLOOR))]
+        [place, short(max(ends.low, point.spread.mean or _FLOOR) if point.spread else ends.rail)]
         for place, point in enumerate(curve.points)
         if point.hollow and point.shown and point.verdict != hollow
     ]

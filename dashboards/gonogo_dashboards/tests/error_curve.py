@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gonogo.flakiness.history import Change
+from gonogo.flakiness.rates import Rate
 from gonogo.spec.statistics import STATISTICS
 from gonogo.spec.tolerances import Tolerance
 from gonogo.spec.verdicts import Verdict
@@ -13,7 +14,7 @@ from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.build_cells import verdict_of
 from gonogo_dashboards.kit.list_rows import Count, counts
 from gonogo_service.tests.build_series import MAX_BUILDS
-from gonogo_service.tests.trends import METRICS, OF_COMPARATORS, Trend, TrendPoint
+from gonogo_service.tests.trends import METRICS, OF_COMPARATORS, Spread, Trend, TrendPoint
 
 _LABELS = {"rel_frobenius": "relative Frobenius error", "ulp_max": "largest distance, ulp"}
 """The labels of statistics that have no column on a seed's page, or another one there."""
@@ -21,30 +22,24 @@ _LABELS = {"rel_frobenius": "relative Frobenius error", "ulp_max": "largest dist
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """A build or a day: the spread of a statistic over its seeds, and its failed runs.
-
-    None: no number is finite.
-    """
+    """A build or a day: the spread of a statistic over its seeds, and its failed runs."""
 
     name: str
-    seeds: int
-    low: float | None
-    mean: float | None
-    high: float | None
-    failures: int
-    runs: int
+    spread: Spread | None
+    """None: no number is finite."""
+    failures: Rate
     verdict: str
     """The worst verdict of its seeds, lost seeds aside; `not_run`: only with other tolerances."""
     counts: tuple[Count, ...]
     nonfinite: int
     """Seeds with NaN or Inf."""
-    hollow: bool = False
+    hollow: bool
     """Whether some seed is a hollow pass, also where others are worse."""
 
     @property
     def shown(self) -> bool:
         """Return whether it has a mark."""
-        return self.mean is not None or self.nonfinite > 0
+        return self.spread is not None or self.nonfinite > 0
 
 
 @dataclass(frozen=True)
@@ -80,21 +75,20 @@ def read(
     None: no point has a number, nor NaN or Inf.
     """
     points = tuple(_point(point, output) for point in trend.points)
-    known = [point for point in points if point.mean is not None]
+    means = [point.spread.mean for point in points if point.spread]
     odd = [point for point in points if point.nonfinite]
-    if not known and not odd:
+    if not means and not odd:
         return None
     changes_found = trend.numbers.get(output)
     changes = tuple(changes_found.changes) if changes_found else ()
     metric, over = trend.metric, trend.over
-    means = [point.mean for point in known if point.mean is not None]
     noun = "build" if over == "builds" else "day"
     summary = f"{output}: no {noun} has a finite number."
     if means:
         low, high = words.number(min(means)), words.number(max(means))
         spread = f"is {high}" if low == high else f"lies between {low} and {high}"
         newest = "the newest " if len(points) >= MAX_BUILDS else ""
-        points_words = f"{newest}{words.count(len(known), noun)}"
+        points_words = f"{newest}{words.count(len(means), noun)}"
         summary = f"{output}: the mean {label(metric)} of {points_words} {spread}."
         summary += f" {words.sentence_case(changes_found.words)}." if changes_found else ""
     hollow = [point.name for point in points if point.hollow and point.shown]
@@ -120,17 +114,12 @@ def label(metric: str) -> str:
 
 
 def _point(point: TrendPoint, output: str) -> CurvePoint:
-    spread, failures = point.numbers.get(output), point.failures
     return CurvePoint(
         point.name,
-        spread.seeds if spread else 0,
-        spread.low if spread else None,
-        spread.mean if spread else None,
-        spread.high if spread else None,
-        failures.failures,
-        failures.runs,
+        point.numbers.get(output),
+        point.failures,
         verdict_of(point.counts),
-        counts(point.counts, max(1, sum(point.counts.values()))),
+        counts(point.counts, sum(point.counts.values())),
         point.nonfinite.get(output, 0),
         bool(point.counts.get(Verdict.pass_by_tolerance)),
     )

@@ -39,7 +39,6 @@ from gonogo_dashboards.tests.strip_view import (
     placed_of,
     summary,
 )
-from gonogo_service.kit.database.records import from_object
 from gonogo_service.results import tallies
 from gonogo_service.results import worst as reads
 from gonogo_service.results.model import WHOLE, JobBlockRow
@@ -146,14 +145,7 @@ def read(
         marks=tuple(marks),
         bands=tuple(_lined(band, some, numbers, metric, limits) for band, some in samples),
         worst=tuple(
-            from_object(
-                StripWorst,
-                placed_of,
-                mark,
-                build=heads[round(mark.x)].build,
-                rounding_ratio=numbers.get(mark.key, {}).get(ROUNDING_RATIO),
-                url=urls.job(mark.job, output=output, seed=(mark.seed, mark.repeat)),
-            )
+            StripWorst(mark, numbers.get(mark.key, {}).get(ROUNDING_RATIO))
             for mark in candidates[:MAX_NAMED]
         ),
         summary="",

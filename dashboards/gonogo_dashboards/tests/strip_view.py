@@ -85,14 +85,8 @@ class StripColumn(Spread):
 class StripWorst:
     """One of the worst seeds."""
 
-    build: str
-    seed: int
-    repeat: int
-    verdict: str
-    value: float | None
+    mark: StripMark
     rounding_ratio: float | None
-    decided: str | None
-    url: str
 
 
 @dataclass(frozen=True)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from gonogo.flakiness.history import Tail, Threshold
+from gonogo.flakiness.history import Tail
 from gonogo.flakiness.policy import POLICY
 from gonogo_dashboards.charts import log_axis
 from gonogo_dashboards.charts.charts import AXIS, Options, backdrop, line_at
 from gonogo_dashboards.charts.plots import TOLERANCE_RATIO
 from gonogo_dashboards.kit import words
-from gonogo_dashboards.kit.evidence_view import rate_words
-from gonogo_service.kit.database.records import from_object
 from gonogo_service.results import worst
 from gonogo_service.results.model import WHOLE
 from gonogo_service.tests.variants import JobFacts
@@ -23,24 +21,29 @@ from gonogo_service.tests.variants import JobFacts
 
 @dataclass(frozen=True)
 class TailView:
-    """The tail of a build's tolerance ratio; rates are per seed, or per run where `per` says so.
+    """The tail of a build's tolerance ratio; `curve`: (ratio, share of the newest seeds above)."""
 
-    `curve`: (ratio, share of seeds above it), of the newest seeds.
-    """
-
-    sentence: str
-    seeds: int
-    observed: str
-    predicted: float | None
-    upper: float | None
-    at_most: bool
-    level: float
-    target: float
-    largest: float | None
-    fits: tuple[Threshold, ...]
+    tail: Tail
     curve: tuple[tuple[float, float], ...]
-    summary: str
-    per: str = "seeds"
+
+    @property
+    def summary(self) -> str:
+        """Return the chart in words."""
+        tail = self.tail
+        text = "Share of seeds above each fraction of the declared tolerance."
+        if tail.largest is not None:
+            counted = words.count(tail.seeds, tail.per.removesuffix("s"))
+            text += f" The largest of {counted} needs {words.number(tail.largest)} of it."
+        if tail.predicted is None:
+            return f"{text} No failure rate can be predicted: {tail.words}."
+        upper = words.number(tail.upper)
+        if tail.at_most and tail.upper is not None and tail.upper <= tail.predicted:
+            return (
+                f"{text} Fewer than {upper} of the {tail.per} fail, at {tail.level:.0%} confidence."
+            )
+        limit = f"{'At most ' if tail.at_most else ''}{words.number(tail.predicted)}"
+        bound = f", {upper} at the upper {tail.level:.0%} bound" if tail.upper is not None else ""
+        return f"{text} {limit} of the {tail.per} are predicted to fail{bound}."
 
 
 def read(session: Session, tail: Tail | None, jobs: Sequence[JobFacts]) -> TailView | None:
@@ -53,17 +56,7 @@ def read(session: Session, tail: Tail | None, jobs: Sequence[JobFacts]) -> TailV
     ratios = worst.newest(session, jobs, WHOLE, TOLERANCE_RATIO)
     # a chart of few seeds shows nothing of a tail, however often they ran
     few = min(len(ratios), tail.seeds) < POLICY.least_seeds
-    view = from_object(
-        TailView,
-        tail,
-        sentence=tail.words,
-        observed=rate_words(vars(tail.observed)),
-        target=POLICY.latent_target,
-        fits=tuple(tail.thresholds),
-        curve=() if few else tuple(_curve(ratios)),
-        summary="",
-    )
-    return replace(view, summary=_summary(view))
+    return TailView(tail, () if few else tuple(_curve(ratios)))
 
 
 def _curve(values: Sequence[float]) -> list[tuple[float, float]]:
@@ -77,33 +70,17 @@ def _curve(values: Sequence[float]) -> list[tuple[float, float]]:
     return curve
 
 
-def _summary(view: TailView) -> str:
-    """Return the chart in words."""
-    text = "Share of seeds above each fraction of the declared tolerance."
-    if view.largest is not None:
-        counted = words.count(view.seeds, view.per.removesuffix("s"))
-        text += f" The largest of {counted} needs {words.number(view.largest)} of it."
-    if view.predicted is None:
-        return f"{text} No failure rate can be predicted: {view.sentence}."
-    upper = words.number(view.upper)
-    if view.at_most and view.upper is not None and view.upper <= view.predicted:
-        return f"{text} Fewer than {upper} of the {view.per} fail, at {view.level:.0%} confidence."
-    rate = words.number(view.predicted)
-    limit = f"At most {rate}" if view.at_most else rate
-    bound = f", {upper} at the upper {view.level:.0%} bound" if view.upper is not None else ""
-    return f"{text} {limit} of the {view.per} are predicted to fail{bound}."
-
-
 def survival(view: TailView) -> Options:
     """Return the options of the chart, with both axes logarithmic.
 
     It has the share of seeds above a ratio, the line where green turns red, and the prediction
     there with its bound.
     """
-    predicted = [rate for rate in (view.predicted, view.upper, view.target) if rate]
+    tail, target = view.tail, POLICY.latent_target
+    predicted = [rate for rate in (tail.predicted, tail.upper, target) if rate]
     rates = [*(share for _, share in view.curve), *predicted, 1.0]
     across = log_axis.fitted([*(ratio for ratio, _ in view.curve), 1.0])
-    mark = [[1.0, view.predicted, view.predicted, view.upper]] if view.predicted else []
+    mark = [[1.0, tail.predicted, tail.predicted, tail.upper]] if tail.predicted else []
     log = {
         **AXIS,
         "type": "log",
@@ -111,7 +88,7 @@ def survival(view: TailView) -> Options:
     }
     lines = [
         line_at({"xAxis": 1}, "$tolerance", "red from here"),
-        line_at({"yAxis": view.target}, "$suspect", "target", "insideStartTop", [6, 4]),
+        line_at({"yAxis": target}, "$suspect", "target", "insideStartTop", [6, 4]),
     ]
     return {
         "grid": {"left": 52, "right": 18, "top": 30, "bottom": 46},
@@ -157,7 +134,7 @@ def survival(view: TailView) -> Options:
                 "symbol": "diamond",
                 "symbolSize": 12,
                 "itemStyle": {"color": "$fail"},
-                "dimensions": ["_x", "_y", f"per {view.per.removesuffix('s')}", "upper bound"],
+                "dimensions": ["_x", "_y", f"per {tail.per.removesuffix('s')}", "upper bound"],
                 "encode": {"x": 0, "y": 1},
                 "data": mark,
                 "z": 4,

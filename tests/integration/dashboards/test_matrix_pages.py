@@ -230,11 +230,11 @@ def test_the_strip_has_every_seed_with_the_lines_that_its_statistics_tell(engine
             assert mark.value < 1.2 * band.rounding
     assert strip.columns[4].unnumbered == 1
     assert "green and not explained by rounding: 2 builds (b0304ff7a5, mixed)" in strip.summary
-    assert strip.worst[0].verdict == "hang"
+    assert strip.worst[0].mark.verdict == "hang"
     # the gauge: its advised tolerance is a line where the stored statistics tell it
     assert view["gauge"] is not None
     assert bands[4, True].advised is not None
-    assert bands[4, True].advised < strip.worst[1].value  # what is wrong would be red
+    assert bands[4, True].advised < strip.worst[1].mark.value  # what is wrong would be red
 
 
 def test_of_many_seeds_each_build_shows_its_worst_and_the_range_of_all(

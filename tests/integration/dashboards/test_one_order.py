@@ -63,7 +63,7 @@ def test_every_place_names_the_same_worst_seed(api: Api, tolerance: dict[str, fl
         "command": int(job["check"].partition("--seed-start ")[2].split()[0]),
         "diagnosis": job["diagnosis"]["seed"],
         "flag": stored_flag["evidence"]["seed"],
-        "test": test.json()["strip"]["worst"][0]["seed"],
+        "test": test.json()["strip"]["worst"][0]["mark"]["seed"],
     }
     assert named == dict.fromkeys(named, WORST)
     if "pcc" in tolerance:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 
-from gonogo.flakiness.history import Threshold
+from gonogo.flakiness.history import Tail, Threshold
+from gonogo.flakiness.rates import rate
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.tests import tail
 from gonogo_dashboards.tests.tail import TailView
@@ -14,21 +15,9 @@ from gonogo_dashboards.tests.tail import TailView
 def view(predicted: float | None, upper: float | None = 0.01) -> TailView:
     curve = ((0.1, 1.0), (0.4, 0.1), (0.8, 0.01), (0.9, 0.01))
     fits = (Threshold(0.4, 10, 0.004),)
-    draft = TailView(
-        "not enough seeds: 1 of 20",
-        100,
-        "0 of 100",
-        predicted,
-        upper,
-        False,
-        0.95,
-        1e-3,
-        0.9,
-        fits,
-        curve,
-        "",
-    )
-    return TailView(**{**vars(draft), "summary": tail._summary(draft)})
+    why, observed = "not enough seeds: 1 of 20", rate(0, 100)
+    about = 100, 0, observed, predicted, upper, False, 0.95, fits, 0.9, why, 100
+    return TailView(Tail(*about), curve)
 
 
 def test_the_prediction_is_a_mark_where_green_turns_red_with_its_bound() -> None:
