@@ -22,7 +22,7 @@ from gonogo_service import login, refusals, triage_form
 from gonogo_service.bisections import store as bisections
 from gonogo_service.edge import Edge
 from gonogo_service.jobs import events as stored_events
-from gonogo_service.jobs.live_events import Hub, closing_on_signals
+from gonogo_service.jobs.live_events import Hub
 from gonogo_service.kit import openapi
 from gonogo_service.kit.body_limits import BodyLimits, LimitBodies
 from gonogo_service.kit.database import engine as engines
@@ -66,14 +66,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        def end_streams() -> None:
-            context.hub.close()
-            context.bisections.close()
-
         to_thread.current_default_thread_limiter().total_tokens = THREADS
-        with closing_on_signals(end_streams), present(context.engine):
+        with present(context.engine):
             yield
-        end_streams()
+        context.end_streams()
         context.notifier.close()
         context.engine.dispose()
         context.probe.dispose()

@@ -33,7 +33,7 @@ async def page(scope: object, receive: object, send: Callable[..., Awaitable[Non
 
 
 def test_a_request_on_an_open_connection_is_answered_while_the_server_stops() -> None:
-    server = make_server(page, Settings(log_level="error"), host="127.0.0.1", port=0)
+    server = make_server(page, Settings(log_level="error"), lambda: None, host="127.0.0.1", port=0)
 
     async def play() -> list[bytes]:
         with socket.create_server(("127.0.0.1", 0)) as listener:

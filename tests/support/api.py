@@ -134,7 +134,7 @@ def on_port(
     app = create_app(make_settings(database_url, **changes))
     context: Context = app.state.context
     migrated_files.upgrade(context.engine)
-    server = make_server(app, context.settings, host="127.0.0.1", port=port)
+    server = make_server(app, context.settings, context.end_streams, host="127.0.0.1", port=port)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

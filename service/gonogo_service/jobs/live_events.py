@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator
-from types import FrameType
 from typing import Any
 
 import structlog
@@ -134,35 +132,3 @@ class Hub:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._poll_now.wait(), self._poll_s)
         self._poller = None
-
-
-@contextlib.contextmanager
-def closing_on_signals(close: Callable[[], None]) -> Iterator[None]:
-    """Call `close` on the event loop at SIGINT or SIGTERM, before the server's handler runs.
-
-    A server waits for open responses before it shuts the application down. A stream that ended only
-    then would block the shutdown forever. Outside of the main thread this does nothing, because
-    signals can't be handled there.
-    """
-    loop = asyncio.get_running_loop()
-    previous: dict[signal.Signals, Any] = {}
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        loop.call_soon_threadsafe(close)
-        before = previous[signal.Signals(number)]
-        if callable(before):
-            before(number, frame)
-
-    try:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before = signal.getsignal(number)
-            if callable(before):  # the server's handler; without one the default action is right
-                previous[number] = before
-                signal.signal(number, handle)
-    except ValueError:  # not the main thread
-        previous.clear()
-    try:
-        yield
-    finally:
-        for number, before in previous.items():
-            signal.signal(number, before)

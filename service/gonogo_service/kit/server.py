@@ -5,6 +5,8 @@ Time-outs of slow clients, TLS and floods are a proxy's work (docker-compose.yml
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from socket import socket
 from typing import Any, Final
 
 import uvicorn
@@ -34,9 +36,24 @@ class Connection(H11Protocol):
         self.loop.call_later(LINGER_S, super().shutdown)
 
 
-def make_server(app: Any, settings: Settings, *, host: str, port: int) -> uvicorn.Server:
-    """Return the server of an app, not started yet."""
-    return uvicorn.Server(
+class Server(uvicorn.Server):
+    """A server that first ends open streams: it waits for every answer before it stops."""
+
+    def __init__(self, config: uvicorn.Config, end_streams: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._end_streams = end_streams
+
+    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        """End streams, answer what is open, and stop."""
+        self._end_streams()
+        await super().shutdown(sockets)
+
+
+def make_server(
+    app: Any, settings: Settings, end_streams: Callable[[], None], *, host: str, port: int
+) -> Server:
+    """Return the server of an app, not started yet; end_streams runs on its event loop."""
+    return Server(
         uvicorn.Config(
             app,
             host=host,
@@ -50,5 +67,6 @@ def make_server(app: Any, settings: Settings, *, host: str, port: int) -> uvicor
             timeout_graceful_shutdown=GRACE_S,
             proxy_headers=bool(settings.proxies),
             forwarded_allow_ips=networks.of_proxies(settings.proxies) or None,
-        )
+        ),
+        end_streams,
     )

@@ -44,6 +44,11 @@ class Context:
     live: LivePrincipals
     """Streams end with the token or the login that opened them."""
 
+    def end_streams(self) -> None:
+        """End every stream of live events; new ones end at once."""
+        self.hub.close()
+        self.bisections.close()
+
     def session(self) -> AbstractContextManager[Session]:
         """Open a write transaction; it commits at the end, or rolls back on an exception."""
         return engines.session(self.engine)
