@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gonogo.flakiness.contrasts import Array, welch
 from gonogo.flakiness.history import Change, Changes
 from gonogo.flakiness.policy import POLICY
-from gonogo.flakiness.rates import rate
+from gonogo.flakiness.rates import Rate, rate
 from gonogo.flakiness.special import student_tail
 
 # Points of a segment that is searched for two changes at once: twice the builds that the service
@@ -105,8 +105,9 @@ def rate_changes(points: Sequence[tuple[int, int]], names: Sequence[str] = ()) -
         )
         before, after = (side.failures / side.runs for side in (first, second))
         what, place = f"from {first.words} to {second.words}", (cut, start + low, start + high)
-        evidence: dict[str, Any] = {"odds": math.exp(min(700.0, odds)), "rates": (first, second)}
-        changes.append(series.change(what, place, POLICY.rate_level, before, after, **evidence))
+        factor, both = math.exp(min(700.0, odds)), (first, second)
+        level = POLICY.rate_level
+        changes.append(series.change(what, place, level, before, after, odds=factor, rates=both))
     return series.changes(changes, len(points))
 
 
@@ -126,7 +127,8 @@ class _Series:
         after: float,
         *,
         p: float | None = None,
-        **evidence: Any,
+        odds: float | None = None,
+        rates: tuple[Rate, Rate] | None = None,
     ) -> Change:
         """Return a change; edges: its place, and the ends of the interval, among these points."""
         place, low, high = (self.places[min(edge, len(self.places) - 1)] for edge in edges)
@@ -137,10 +139,8 @@ class _Series:
         details = [f"between {between[0]} and {between[1]}"] if between[0] != between[1] else []
         details += [] if p is None else [f"p = {p:.2g}"]
         words = f"{what} from {at} on" + (f" ({', '.join(details)})" if details else "")
-        given = {"p": p, "odds": None, "rates": None} | evidence
-        interval = {"place": place, "low": low, "high": high, "level": level}
-        both = {"before": before, "after": after}
-        return Change(at, (between[0], between[1]), **interval, **both, **given, words=words)
+        interval = (between[0], between[1]), place, low, high, level
+        return Change(at, *interval, before, after, p, odds, rates, words)
 
     def changes(self, changes: Sequence[Change], points: int, enough: int = 0) -> Changes:
         """Return the changes; enough: how many points are needed, where there are fewer."""
