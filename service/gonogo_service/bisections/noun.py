@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gonogo import urls
-from gonogo.cli.kit.noun import Noun
+from gonogo.cli.kit.noun import Noun, Verb
 from gonogo_service.kit.database.states import BisectionState
 
 BISECTIONS = Noun(
@@ -23,5 +23,6 @@ BISECTIONS = Noun(
         "state": "List only bisections in this state: " + ", ".join(BisectionState) + ".",
     },
     kinds={"state": BisectionState},
+    create=Verb("created", "Find the build that changed a test.", command=False),
     page=urls.bisection,
 )

@@ -5,20 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fastapi import Request, Response
-from sqlalchemy.orm import Session, defer, joinedload
+from sqlalchemy.orm import defer, joinedload
 
-from gonogo_service.gauges import noun, store, submission
+from gonogo_service.gauges import noun, submission
 from gonogo_service.gauges.bodies import GaugeIn
 from gonogo_service.gauges.model import GaugeLinks, GaugeRow, GaugeTarget
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import JobRow
-from gonogo_service.kit import audit, idempotency, rows
-from gonogo_service.kit.answers import require
+from gonogo_service.kit import rows
 from gonogo_service.kit.database.states import ChunkCounts, JobState
-from gonogo_service.kit.resource import Checked, Resource, undone
-from gonogo_service.people import idempotency_keys, quotas
-from gonogo_service.people.context import Ctx, Submitter
+from gonogo_service.kit.resource import Act, Resource
+from gonogo_service.people import idempotency_keys
 
 
 @dataclass(frozen=True)
@@ -51,6 +48,7 @@ GAUGES = Resource(
     GaugeRow,
     answer=SHOWN,
     line=LISTED,
+    audited=("test_key",),
     where={
         "test": GaugeRow.test_key,
         "state": lambda state: GaugeRow.job.has(JobRow.state == state),
@@ -64,62 +62,27 @@ GAUGES = Resource(
 router = GAUGES.router
 
 
-@router.post(
-    "/gauges",
-    status_code=202,
-    responses={202: {"model": GaugeAccepted}},
-    response_class=Response,
-    summary="Measure a test",
-)
-def submit(
-    context: Ctx, who: Submitter, request: Request, body: GaugeIn, key: idempotency.Key = None
-) -> Response:
+def _accepted(gauge: GaugeRow) -> GaugeAccepted:
+    return GaugeAccepted(gauge.id, gauge.state, gauge.chunks.total, gauge.total, gauge.links)
+
+
+@idempotency_keys.submits(GAUGES, _accepted)
+def submit(act: Act, body: GaugeIn) -> GaugeRow:
     """Run right and known-wrong kernels on the test's seeds.
 
     They are the emulator's kernels and your builds. The report has false alarms, misses, the window
     of tolerances, and advice.
     """
-    submission.check(body, context.settings)
-
-    def make(session: Session) -> GaugeAccepted:
-        gauge = submission.submit(session, body, context.settings, who.name)
-        audit.record(
-            session,
-            actor=who.actor,
-            action="gauge.created",
-            subject=gauge.id,
-            detail={"test": gauge.test_key},
-        )
-        return _accepted(gauge)
-
-    return idempotency_keys.created(context, request, who, key, body, make)
+    return submission.submit(act.session, body, act.context.settings, act.who.name)
 
 
-@router.post("/gauges:validate", summary="Check a gauge")
-def validate(context: Ctx, who: Submitter, body: GaugeIn) -> Checked:
-    """Make all checks of `POST /gauges` without creating a gauge."""
-    with undone(context) as session, quotas.guard(session, context.settings, who.name):
-        submission.submit(session, body, context.settings, who.name)
-    return Checked(valid=True)
-
-
-@router.post("/gauges/{gauge_id}:cancel", status_code=202, summary="Cancel a gauge")
-def cancel(context: Ctx, who: Submitter, gauge_id: str, response: Response) -> GaugeAccepted:
+@GAUGES.on_cancel(_accepted)
+def cancel(act: Act, gauge: GaugeRow) -> bool:
     """Cancel a gauge: unstarted chunks at once, running kernels within seconds.
 
     Finished runs are reported; no flag changes.
     """
-    with context.session() as session:
-        gauge = require(store.get(session, gauge_id), "gauge", gauge_id)
-        before = gauge.state
-        jobs.cancel(session, gauge_id)
-        session.refresh(gauge)
-        if gauge.state != before:
-            audit.record(session, actor=who.actor, action="gauge.cancelled", subject=gauge_id)
-        accepted = _accepted(gauge)
-    response.headers["Location"] = accepted.links.self
-    return accepted
-
-
-def _accepted(gauge: GaugeRow) -> GaugeAccepted:
-    return GaugeAccepted(gauge.id, gauge.state, gauge.chunks.total, gauge.total, gauge.links)
+    before = gauge.state
+    jobs.cancel(act.session, gauge.id)
+    act.session.refresh(gauge)
+    return gauge.state != before

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gonogo import urls
-from gonogo.cli.kit.noun import Noun
+from gonogo.cli.kit.noun import Noun, Verb
 from gonogo.flakiness.grades import Sharpness
 from gonogo_service.kit.database.states import JobState
 
@@ -25,5 +25,6 @@ GAUGES = Noun(
         "sharpness": "List only gauges with this result: " + ", ".join(Sharpness) + ".",
     },
     kinds={"state": JobState, "sharpness": Sharpness},
+    create=Verb("created", "Measure a test.", command=False),
     page=urls.gauge,
 )

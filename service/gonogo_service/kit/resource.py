@@ -196,11 +196,14 @@ class Resource(Listing[R]):
         self._route("GET", self._one, show, verb)
 
     def on_create(
-        self, function: Callable[[Act, Any], R | Same[R]]
+        self,
+        function: Callable[[Act, Any], R | Same[R]],
+        accepted: Callable[[R], Any] | None = None,
     ) -> Callable[[Act, Any], R | Same[R]]:
         """Add the POST, and its `:validate`. The function makes the row of a body.
 
-        It returns `Same` for a row that was there already.
+        It returns `Same` for a row that was there already. accepted: returns the answer (202) about
+        work that has only begun, whose address is `links.self`.
         """
         verb = _given(self.noun.create)
         body_of = {"body": (get_type_hints(function)["body"], Parameter.empty)}
@@ -216,6 +219,9 @@ class Resource(Listing[R]):
                 if row is outcome:
                     detail = {name: getattr(row, name) for name in self._audited}
                     self._audit(act, verb, row, detail or _sent(body))
+                if accepted is not None:
+                    begun = accepted(row)
+                    return 202, begun, {"Location": begun.links.self}
                 shown = self.answer.model_validate(self._show(context, session, row))
                 content = shown.model_dump(mode="json", by_alias=True)
                 address = f"{API}{self.noun.address}/{self.key_of(row)}"
@@ -233,15 +239,46 @@ class Resource(Listing[R]):
             "request": (Request, Parameter.empty),
             "key": (idempotency.Key, None),
         }
-        same = {200: {"model": self.answer, "description": "Unchanged"}}
+        model, options = None, dict[str, Any](status_code=201)
+        if accepted is None:
+            options["responses"] = {200: {"model": self.answer, "description": "Unchanged"}}
+        else:
+            model, options = get_type_hints(accepted)["return"], {"status_code": 202}
         doc = function.__doc__
-        self._route(
-            "POST", "", create, verb, doc, None, parameters, status_code=201, responses=same
-        )
+        self._route("POST", "", create, verb, doc, model, parameters, **options)
         check = Verb("checked", f"Check {self.noun.words}", scope=verb.scope)
         doc = f"Make all checks of `POST {self.noun.address}` without any effect."
         self._route("POST", ":validate", validate, check, doc, Checked, body_of)
         return function
+
+    def on_cancel(
+        self, accepted: Callable[[R], Any]
+    ) -> Callable[[Callable[[Act, R], bool]], Callable[[Act, R], bool]]:
+        """Add `:cancel`. The function cancels work, and returns whether it had not ended before.
+
+        accepted: returns the answer, whose address is `links.self`.
+        """
+
+        def add(function: Callable[[Act, R], bool]) -> Callable[[Act, R], bool]:
+            def cancel(context: Context, _who: Principal, response: Response, **path: str) -> Any:
+                (key,) = path.values()
+                with context.session() as session:
+                    act = Act(context, session, _who)
+                    row = self.require(session, _who, key)
+                    if function(act, row):
+                        act.audit(f"{self.noun.one}.cancelled", key)
+                    answer = accepted(row)
+                response.headers["Location"] = answer.links.self
+                return answer
+
+            verb = Verb("canceled", f"Cancel {self.noun.words}")
+            doc, model = function.__doc__, get_type_hints(accepted)["return"]
+            given = {"response": (Response, Parameter.empty)}
+            path = f"{self._one}:cancel"
+            self._route("POST", path, cancel, verb, doc, model, given, status_code=202)
+            return function
+
+        return add
 
     def on_change(
         self, function: Callable[[Act, R, dict[str, Any]], Mapping[str, Any]]
@@ -334,7 +371,8 @@ class Resource(Listing[R]):
             "_who": (_SCOPES[verb.scope], Parameter.empty),
         }
         if path.startswith("/"):
-            given[path.strip("/{}").partition(":")[0]] = (str, Parameter.empty)
+            name = path[2:].partition("}")[0].partition(":")[0]
+            given[name] = (str, Parameter.empty)
         function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [
                 Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)

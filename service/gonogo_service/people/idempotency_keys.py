@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any
 
 from fastapi import Request, Response
@@ -10,9 +11,32 @@ from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
 from gonogo_service.kit import idempotency
+from gonogo_service.kit.listing import R
 from gonogo_service.kit.principals import Principal
+from gonogo_service.kit.resource import Act, Resource
 from gonogo_service.people import quotas
 from gonogo_service.people.context import Context
+
+Makes = Callable[[Act, Any], R]
+"""Makes the row of a body, in the transaction of an act."""
+
+
+def submits(resource: Resource[R], accepted: Callable[[R], Any]) -> Callable[[Makes[R]], Makes[R]]:
+    """Return a decorator like `resource.on_create`, of work within the quotas of who submits it.
+
+    accepted: returns the answer about a row, whose address is `links.self`.
+    """
+
+    def add(function: Makes[R]) -> Makes[R]:
+        @wraps(function)
+        def within(act: Act, body: Any) -> R:
+            with quotas.guard(act.session, act.context.settings, act.who.name):
+                return function(act, body)
+
+        resource.on_create(within, accepted)
+        return function
+
+    return add
 
 
 def created(
