@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -12,8 +12,8 @@ from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import details_of, tolerance_of
 from gonogo_dashboards.kit.navigation import Group
 from gonogo_service.overview import search
-from gonogo_service.overview.search import Hits
 from gonogo_service.tests import entry_names
+from gonogo_service.tests.model import TestSpecRow
 
 LIMIT = 6
 """Results of each kind."""
@@ -24,6 +24,9 @@ _ADDRESSES: Mapping[str, Callable[[str], str]] = {
     "flag": urls.flag,
     "gauge": urls.gauge,
     "bisection": urls.bisection,
+    "test": urls.history,
+    "build": lambda name: urls.jobs({"build": name}),
+    "suite": lambda name: urls.runs({"suite": name}),
 }
 
 
@@ -48,41 +51,28 @@ class SearchView:
 def read(session: Session, text: str, navigation: Iterable[Group]) -> SearchView:
     """Return what has the text; nothing for an empty one."""
     text = text.strip()[:MAX_TEXT]
-    hits = search.find(session, text, limit=LIMIT + 1)
-    entries = entry_names.latest(session, [test.key for test in hits.tests])
-    return SearchView(text, (*_pages(text, navigation), *_lines(text, hits, entries)))
+    pages = (
+        SearchLine("page", entry.label, group.label, entry.url)
+        for group in navigation
+        for entry in group.entries
+        if text and text.lower() in entry.label.lower()
+    )
+    tests = search.tests(session, text, LIMIT + 1)
+    known = {test.key for test in tests}
+    hits = [hit for hit in search.others(session, text, LIMIT) if hit.key not in known]
+    others = (
+        SearchLine(hit.kind, hit.label, hit.details, _ADDRESSES[hit.kind](hit.key)) for hit in hits
+    )
+    return SearchView(text, (*pages, *_tests(session, text, tests), *others))
 
 
-def _pages(text: str, navigation: Iterable[Group]) -> Iterator[SearchLine]:
-    for group in navigation:
-        for entry in group.entries:
-            if text and text.lower() in entry.label.lower():
-                yield SearchLine("page", entry.label, group.label, entry.url)
-
-
-def _lines(text: str, hits: Hits, entries: Mapping[str, str]) -> Iterator[SearchLine]:
-    for kind, identity in hits.ids[:LIMIT]:
-        yield SearchLine(kind, identity, "", _ADDRESSES[kind](identity))
-    tests = hits.tests[:LIMIT]
-    named = labels([Listed(test.test, entries.get(test.key)) for test in tests])
-    for test, label in zip(tests, named, strict=True):
-        details = details_of(test.test, entries.get(test.key))
-        parts = tolerance_of(test.test), details, test.key
+def _tests(session: Session, text: str, tests: Sequence[TestSpecRow]) -> Iterator[SearchLine]:
+    entries, shown = entry_names.latest(session, [test.key for test in tests]), tests[:LIMIT]
+    named = labels([Listed(test.test, entries.get(test.key)) for test in shown])
+    for test, label in zip(shown, named, strict=True):
+        parts = tolerance_of(test.test), details_of(test.test, entries.get(test.key)), test.key
         details = " · ".join(part for part in parts if part)
         yield SearchLine("test", label, details, urls.history(test.key))
-    if len(hits.tests) > LIMIT:
-        yield SearchLine(
-            "page", f"All tests with {text}", "Tests", urls.catalogue({"search": text})
-        )
-    shown = {test.key for test in hits.tests}
-    for entry in hits.entries[:LIMIT]:
-        if entry.test_key not in shown:
-            yield SearchLine("test", entry.name, entry.suite, urls.history(entry.test_key))
-    for job in hits.jobs[:LIMIT]:
-        details = f"commit {job.sha[:12]} · {job.build}"
-        yield SearchLine("job", job.id, details, urls.job(job.id))
-    for build in hits.builds[:LIMIT]:
-        details = build.branch if build.commit is None else f"{build.branch} · {build.commit}"
-        yield SearchLine("build", build.name, details, urls.jobs({"build": build.name}))
-    for name in hits.suites[:LIMIT]:
-        yield SearchLine("suite", name, "", urls.runs({"suite": name}))
+    if len(tests) > LIMIT:
+        more = urls.catalogue({"search": text})
+        yield SearchLine("page", f"All tests with {text}", "Tests", more)

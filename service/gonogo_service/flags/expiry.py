@@ -111,8 +111,8 @@ def _is_over(session: Session, assessment: Assessment, kind: FlagKind, quiet: Qu
         return assessment.grade.stability is Stability.robust
     if kind.ends is not Ends.ruled_out:
         return True
-    history = samples.of_jobs(session, assessment.variant, quiet.jobs)
-    return _ruled_out(attribute(samples.samples(history)), Cause(kind.value), POLICY.few_pairs)
+    history = samples.of_jobs(session, quiet.jobs)
+    return _ruled_out(attribute(samples.of_runs(history.runs)), Cause(kind.value), POLICY.few_pairs)
 
 
 def _ruled_out(attribution: Attribution, cause: Cause, min_runs: int) -> bool:

@@ -6,7 +6,7 @@ All reads are bounded.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -38,62 +38,30 @@ _IDS: dict[str, Any] = {
 }
 
 
-class BuildHit(NamedTuple):
-    """A build whose name or commit has the text."""
+class Hit(NamedTuple):
+    """Something that has the text: a job, run, flag, gauge, bisection, test, build or suite."""
 
-    name: str
-    branch: str
-    commit: str | None
-
-
-class JobHit(NamedTuple):
-    """A job whose commit begins with the text."""
-
-    id: str
-    build: str
-    sha: str
+    kind: str
+    key: str
+    """Its id, its test's key, or its name."""
+    label: str
+    details: str = ""
 
 
-class EntryHit(NamedTuple):
-    """A test that a suite's run calls by a name with the text."""
-
-    name: str
-    suite: str
-    test_key: str
+def tests(session: Session, text: str, limit: int) -> tuple[TestSpecRow, ...]:
+    """Return the tests that have the text; none for an empty one."""
+    return test_list.heads(session, TestFilter(search=text), limit) if text.strip() else ()
 
 
-@dataclass(frozen=True)
-class Hits:
-    """The results by kind; each kind is limited."""
-
-    tests: tuple[TestSpecRow, ...] = ()
-    entries: tuple[EntryHit, ...] = ()
-    """Tests by the names of suites."""
-    jobs: tuple[JobHit, ...] = ()
-    """Jobs by their commits."""
-    builds: tuple[BuildHit, ...] = ()
-    suites: tuple[str, ...] = ()
-    ids: tuple[tuple[str, str], ...] = ()
-    """(kind, id): "job", "run", "flag", "gauge" or "bisection"."""
-
-
-def find(session: Session, text: str, *, limit: int) -> Hits:
-    """Return what has the text; nothing for an empty one."""
+def others(session: Session, text: str, limit: int) -> list[Hit]:
+    """Return what else has the text, at most `limit` of each kind; nothing for an empty one."""
     text = text.strip().lower()
-    if not text:
-        return Hits()
-    return Hits(
-        test_list.heads(session, TestFilter(search=text), limit),
-        tuple(_entries(session, text)[:limit]),
-        tuple(_by_commit(session, text, limit)),
-        tuple(_builds(session, text)[:limit]),
-        tuple(name for name in matrices.suites(session) if text in name.lower())[:limit],
-        tuple(_by_id(session, text, limit)[:limit]),
-    )
+    found = (_by_id, _entries, _by_commit, _builds, _suites) if text else ()
+    return [hit for find in found for hit in islice(find(session, text), limit)]
 
 
-def _entries(session: Session, text: str) -> list[EntryHit]:
-    """Return the tests of the newest runs by the names that their suites give them."""
+def _entries(session: Session, text: str) -> Iterator[Hit]:
+    """Yield the tests of the newest runs by the names that their suites give them."""
     query = (
         select(RunJobRow.name, RunRow.name, JobRow.test_key)
         .join(RunRow, RunRow.id == RunJobRow.run_id)
@@ -101,49 +69,49 @@ def _entries(session: Session, text: str) -> list[EntryHit]:
         .order_by(RunJobRow.run_id.desc(), RunJobRow.number)
         .limit(MAX_JOBS)
     )
-    hits = (EntryHit(*row) for row in session.execute(query))
-    return list(dict.fromkeys(hit for hit in hits if text in hit.name.lower()))
+    named = dict.fromkeys(map(tuple, session.execute(query)))
+    return (Hit("test", key, name, suite) for name, suite, key in named if text in name.lower())
 
 
-def _by_commit(session: Session, text: str, limit: int) -> list[JobHit]:
-    """Return the newest jobs whose commit begins with the text."""
+def _by_commit(session: Session, text: str) -> Iterator[Hit]:
+    """Yield the newest jobs whose commit begins with the text."""
     if not re.fullmatch(f"[0-9a-f]{{{MIN_ID_DIGITS},{_SHA_DIGITS}}}", text):
-        return []
-    sha = JobRow.commit["sha"].as_string()
-    query = select(JobRow.id, JobRow.build, sha).order_by(JobRow.id.desc()).limit(MAX_JOBS)
-    hits = (JobHit(*row) for row in session.execute(query) if row[2])
-    return list(islice((hit for hit in hits if hit.sha.lower().startswith(text)), limit))
+        return
+    commit = JobRow.commit["sha"].as_string()
+    query = select(JobRow.id, JobRow.build, commit).order_by(JobRow.id.desc()).limit(MAX_JOBS)
+    for job, build, sha in session.execute(query):
+        if sha and sha.lower().startswith(text):
+            yield Hit("job", job, job, f"commit {sha[:12]} · {build}")
 
 
-def _builds(session: Session, text: str) -> list[BuildHit]:
+def _builds(session: Session, text: str) -> Iterator[Hit]:
+    """Yield the builds whose name or commit has the text; those that ran come first."""
     ran = sorted(matrices.builds(session), key=lambda build: build.newest_job, reverse=True)
     query = select(BuildRow.name, BuildRow.branch, BuildRow.commit)
-    rows = session.execute(query.order_by(BuildRow.created_at.desc()).limit(MAX_BUILDS))
-    registered = {row.name: BuildHit(*row) for row in rows}
-    known: dict[str, BuildHit] = {}  # those that ran come first
-    for build in ran:
-        commit = registered[build.name].commit if build.name in registered else None
-        known[build.name] = BuildHit(build.name, build.branch, commit)
-    return [
-        build
-        for build in (
-            known | {name: hit for name, hit in registered.items() if name not in known}
-        ).values()
-        if text in build.name.lower() or (build.commit or "").lower().startswith(text)
-    ]
+    rows = session.execute(query.order_by(BuildRow.created_at.desc()).limit(MAX_BUILDS)).all()
+    commits = {row.name: row.commit for row in rows}
+    branches = {build.name: build.branch for build in ran}
+    branches |= {row.name: row.branch for row in rows if row.name not in branches}
+    for name, branch in branches.items():
+        commit = commits.get(name)
+        if text in name.lower() or (commit or "").lower().startswith(text):
+            yield Hit("build", name, name, f"{branch} · {commit}" if commit else branch)
 
 
-def _by_id(session: Session, text: str, limit: int) -> list[tuple[str, str]]:
-    """Return the things whose id begins with the text, by a range of each table's key."""
+def _suites(session: Session, text: str) -> Iterator[Hit]:
+    return (Hit("suite", name, name) for name in matrices.suites(session) if text in name.lower())
+
+
+def _by_id(session: Session, text: str) -> Iterator[Hit]:
+    """Yield the things whose id begins with the text, by a range of each table's key."""
     digits = text.replace("-", "")
     if not re.fullmatch(f"[0-9a-f]{{{MIN_ID_DIGITS},{_ID_DIGITS}}}", digits):
-        return []
+        return
     low, high = (_id(digits.ljust(_ID_DIGITS, digit)) for digit in "0f")
-    hits = []
     for kind, table in _IDS.items():
-        query = select(table.id).where(table.id.between(low, high)).order_by(table.id).limit(limit)
-        hits += [(kind, identity) for identity in session.scalars(query)]
-    return hits
+        query = select(table.id).where(table.id.between(low, high)).order_by(table.id)
+        for identity in session.scalars(query.limit(MAX_JOBS)):
+            yield Hit(kind, identity, identity)
 
 
 def _id(digits: str) -> str:

@@ -105,7 +105,7 @@ def assess(
     same_build = (job, *(other for other in others if other.build == job.build))
     change, era = _compare_with_earlier(session, job, same_build, others)
     pooled = (*same_build, *(other for other in others if other.build in era))
-    history = samples.of_jobs(session, job.variant, pooled)
+    history = samples.of_jobs(session, pooled)
     well, left_out, sick = _without_sick(session, history.runs, suspicions or {})
     build_runs = tuple(run for run in well if run.job.build == job.build)
     if not build_runs and left_out:

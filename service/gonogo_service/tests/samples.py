@@ -1,6 +1,6 @@
 """Stored seeds as the samples and tails of gonogo.flakiness. Bounded, indexed reads of the newest.
 
-`read` reads once; `samples`, `distinct` and `tail_of` are views of the result. `History.extent`
+`read` reads once; `of_runs`, `distinct` and `tail_of` are views of the result. `History.extent`
 counts what was left out.
 """
 
@@ -63,13 +63,8 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class History:
-    """The newest seeds of a variant, oldest job first, and its jobs, newest first.
+    """The newest seeds of a variant: oldest job first, each job's by seed and repeat."""
 
-    The runs of each job are in the order of seed and repeat.
-    """
-
-    variant: Variant
-    jobs: tuple[JobFacts, ...]
     runs: tuple[Run, ...]
     extent: ReadExtent
 
@@ -87,12 +82,11 @@ def read(
     """
     newest = jobs_of(session, variant, build=build, limit=MAX_JOBS + 1)
     more_jobs = len(newest) > MAX_JOBS
-    return of_jobs(session, variant, newest[:MAX_JOBS], seeds=seeds, more_jobs=more_jobs)
+    return of_jobs(session, newest[:MAX_JOBS], seeds=seeds, more_jobs=more_jobs)
 
 
 def of_jobs(
     session: Session,
-    variant: Variant,
     chosen: Sequence[JobFacts],
     *,
     seeds: int = MAX_SEEDS,
@@ -120,7 +114,7 @@ def of_jobs(
         runs = tuple(_run(jobs_read[row.job], row) for row in rows)
     total = sum(job.done for job in chosen)
     extent = ReadExtent.of(len(jobs_read), len(runs), total, more_jobs=more_jobs)
-    return History(variant, tuple(chosen), runs, extent)
+    return History(runs, extent)
 
 
 def _run(job: JobFacts, row: stored.StoredSeed) -> Run:
@@ -142,16 +136,11 @@ def _run(job: JobFacts, row: stored.StoredSeed) -> Run:
     )
 
 
-def samples(history: History) -> list[Sample]:
-    """Return the runs as samples for attribution.
+def of_runs(runs: Iterable[Run], cards: Mapping[str, str] | None = None) -> list[Sample]:
+    """Return runs as samples for attribution; cards: serial numbers by device.
 
     An iteration of a selection has seed None: nobody controls it.
     """
-    return of_runs(history.runs)
-
-
-def of_runs(runs: Iterable[Run], cards: Mapping[str, str] | None = None) -> list[Sample]:
-    """Return chosen runs as samples for attribution; cards: serial numbers by device."""
     return [
         Sample(
             seed=None if run.job.selection else run.seed,

@@ -315,7 +315,7 @@ def test_iterations_of_a_gtest_are_judged_by_their_own_colour_and_have_no_seed(
         [iteration(number, "failed" if number == 2 else "passed") for number in range(8)], test=test
     )
     with engines.reading(shared.engine) as session:
-        iteration_samples = samples.samples(samples.read(session, variant(test)))
+        iteration_samples = samples.of_runs(samples.read(session, variant(test)).runs)
     assert {(sample.seed, sample.digest) for sample in iteration_samples} == {(None, None)}
     assessment = stored(shared, test)
     assert (assessment.stability, assessment.failures, assessment.runs) == ("flaky", 1, 8)

@@ -174,11 +174,16 @@ def test_tests_are_found_by_their_words_and_the_worst_come_first(engine: Engine)
         assert search(search="100%") == search(search="v1-nobody") == []
         assert search(since=utcnow() - timedelta(hours=1)) == ["small", "tight", "hollow"]
         assert search(since=utcnow() + timedelta(hours=1)) == []
-        hits = search_reads.find(session, "32x64", limit=5)
-        assert ([names[test.key] for test in hits.tests], hits.builds) == (["small"], ())
-        assert [build.name for build in search_reads.find(session, "B1", limit=5).builds] == ["b1"]
-        assert search_reads.find(session, job.id[:20], limit=5).ids == (("job", job.id),)
-        assert search_reads.find(session, " ", limit=5).tests == ()
+        assert [names[test.key] for test in search_reads.tests(session, "32x64", 5)] == ["small"]
+        for text, found in {
+            "32x64": [],
+            "B1": [("build", "b1")],
+            job.id[:20]: [("job", job.id)],
+            " ": [],
+        }.items():
+            hits = search_reads.others(session, text, 5)
+            assert [(hit.kind, hit.key) for hit in hits] == found, text
+        assert search_reads.tests(session, " ", 5) == ()
         [key] = [key for key, name in names.items() if name == "tight"]
         assert search(search=key[:12]) == ["tight"]
         assert [names[test.key] for test in test_list.worst(session, "main", 1)] == ["hollow"]

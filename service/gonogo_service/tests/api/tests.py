@@ -219,7 +219,7 @@ def attribution(
         newest: list[Sample] = []
         if status.build:
             history = stored_samples.read(session, variant, build=status.build, seeds=samples)
-            newest = stored_samples.samples(history)[::-1]
+            newest = stored_samples.of_runs(history.runs)[::-1]
     return AttributionOut(
         **vars(status.attribution),
         key=key,
