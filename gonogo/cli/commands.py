@@ -176,7 +176,7 @@ COMMANDS: dict[str, Entry] = {
         "Say which deliveries of GitHub and other CI start which suites.",
     ),
     "hooks": Entry(
-        "gonogo_service.ci.hooks_noun:HOOKS",
+        "gonogo_service.ci.noun:HOOKS",
         NOUNS,
         "Look at deliveries of GitHub and other CI.",
     ),

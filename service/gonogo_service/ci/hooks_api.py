@@ -18,7 +18,7 @@ from pydantic import Field, SecretStr, create_model
 
 from gonogo.ci.events import from_ci
 from gonogo.ci.payloads import without_secrets
-from gonogo_service.ci import answers, commit_checks, hooks_noun
+from gonogo_service.ci import answers, commit_checks, noun
 from gonogo_service.ci import incoming as stored
 from gonogo_service.ci.model import AnswerRow, CommitCheckRow, IncomingDeliveryRow
 from gonogo_service.kit import audit, json_bodies
@@ -73,20 +73,20 @@ ANSWER: Any = extended_answer(
 
 
 HOOKS = Resource(
-    hooks_noun.HOOKS,
+    noun.HOOKS,
     IncomingDeliveryRow,
     answer=DELIVERY,
     where={"event": IncomingDeliveryRow.topic},
     has_one=False,
 )
 COMMIT_CHECKS = Resource(
-    hooks_noun.COMMIT_CHECKS,
+    noun.COMMIT_CHECKS,
     CommitCheckRow,
     tag="hooks",
     where={"run": commit_checks.is_of_run},
     has_one=False,
 )
-ANSWERS = Resource(hooks_noun.ANSWERS, AnswerRow, tag="github", answer=ANSWER, has_one=False)
+ANSWERS = Resource(noun.ANSWERS, AnswerRow, tag="github", answer=ANSWER, has_one=False)
 router = HOOKS.router
 
 

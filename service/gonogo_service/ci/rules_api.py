@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.ci.rules import Event
 from gonogo.spec.validation import distinct
-from gonogo_service.ci import rules, rules_noun
+from gonogo_service.ci import noun, rules
 from gonogo_service.ci.model import CiRuleRow
 from gonogo_service.ci.rules import RuleIn
 from gonogo_service.kit import rows, versioned
@@ -45,7 +45,7 @@ def _line(_context: Any, _session: Session, row: CiRuleRow) -> dict[str, Any]:
 
 
 RULES = Resource(
-    rules_noun.RULES,
+    noun.RULES,
     CiRuleRow,
     answer=RULE,
     line=SUMMARY,

@@ -10,7 +10,7 @@ from gonogo.cli.kit import nouns, show
 from gonogo.cli.kit.body_options import JSON
 from gonogo.cli.kit.client import Client
 from gonogo.errors import JobError
-from gonogo_service.ci.rules_noun import RULES
+from gonogo_service.ci.noun import RULES
 from gonogo_service.cli import suites
 
 app = nouns.app_of(RULES)

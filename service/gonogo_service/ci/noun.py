@@ -1,8 +1,8 @@
-"""Incoming deliveries, commit checks and answers to GitHub as the API and the command know them."""
+"""Rules, incoming deliveries, commit checks and answers to GitHub, for the API and the command."""
 
 from __future__ import annotations
 
-from gonogo.cli.kit.noun import Noun
+from gonogo.cli.kit.noun import Noun, Verb
 from gonogo_service.kit.database.states import AnswerState, HookSource, IncomingState
 
 HOOKS = Noun(
@@ -43,4 +43,20 @@ ANSWERS = Noun(
     kinds={"state": AnswerState},
     path="/github/answers",
     plural="answers to GitHub",
+)
+RULES = Noun(
+    "rules",
+    {
+        "name": "name",
+        "version": "version",
+        "events": "events",
+        "repositories": "repositories",
+        "owner": "owner",
+        "updated": "updated_at",
+    },
+    "a rule",
+    about="Say which deliveries of GitHub and other CI start which suites.",
+    key="name",
+    create=Verb("stored", "Store a rule.", scope="admin", command=False),
+    remove=Verb("archived", "Archive a rule. What it started stays.", scope="admin"),
 )
