@@ -1,21 +1,15 @@
 """Measure the pages on a large database: server time, and when two pages are painted.
 
-`python -m benchmarks.pages [--seeds N] [--requests N] [--folder F] [--writers N] [--postgres]`. The
+`python -m benchmarks.pages [--seeds N] [--requests N] [--folder F] [--postgres]`. The
 database (SQLite, in a temporary folder, some 1.2 kB a seed; or a private PostgreSQL) is made
 anew and removed at the end. Asked for 10 million seeds: p95 of a page's server time under 100 ms,
 first contentful paint of the overview and of a test's page within .4 s (the browser part needs
-playwright and chromium). A first look is a page's first request to a process that has just started;
-each page has a process of its own for it.
-Writers store jobs and assess their tests all the time, as ingest and background do: pages are then
-read while what they show changes.
+playwright and chromium).
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import itertools
-import multiprocessing
 import os
 import shutil
 import socket
@@ -26,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -54,8 +48,6 @@ from gonogo_service.operate import schema
 WARM_UP, START_S = 5, 60.0
 P95_MS, PAINT_MS = 100.0, 400.0
 PER_JOB, TESTS, HUGE = 1000, 60, 1_000_000
-WRITTEN, WRITES = 100, 5
-"""Seeds of a job that a writer stores, and its jobs a second at most."""
 SMALL: dict[str, Any] = {
     "kernel": "layernorm_bw",
     "shape": [1, 1, 32, 64],
@@ -77,19 +69,15 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument(
         "--folder", type=Path, help="keep the database here, or use the one that is here"
     )
-    parser.add_argument("--writers", type=int, default=0, help="processes that store jobs, too")
     parser.add_argument("--postgres", action="store_true", help="on a PostgreSQL of its own")
     options = parser.parse_args(words)
     folder = options.folder or Path(tempfile.mkdtemp(prefix="gonogo-pages-"))
     try:
         folder.mkdir(exist_ok=True, parents=True)
-        with contextlib.ExitStack() as stack:
-            url = f"sqlite:///{folder / 'gonogo.sqlite'}"
-            if options.postgres:
-                url = stack.enter_context(postgres())
+        file = nullcontext(f"sqlite:///{folder / 'gonogo.sqlite'}")
+        with postgres() if options.postgres else file as url:
             if is_empty(url):
                 build(url, options.seeds)
-            stack.enter_context(writing(url, options.writers))
             return measure(url, options.requests)
     finally:
         if options.folder is None:
@@ -118,38 +106,6 @@ def is_empty(url: str) -> bool:
         empty = session.scalar(select(JobRow.id).limit(1)) is None
     engine.dispose()
     return empty
-
-
-@contextmanager
-def writing(url: str, writers: int) -> Iterator[None]:
-    """Let processes store jobs until the end."""
-    context = multiprocessing.get_context("spawn")
-    processes = [
-        context.Process(target=write, args=(url, number), daemon=True) for number in range(writers)
-    ]
-    for process in processes:
-        process.start()
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.terminate()
-            process.join()
-
-
-def write(url: str, number: int) -> None:
-    """Store up to WRITES jobs of WRITTEN seeds a second, as ingest does, and assess their tests."""
-    engine = engines.make_engine(url)
-    with assessing(url) as assessor:
-        for test in itertools.cycle(range(TESTS)):
-            began = time.monotonic()
-            spec, sequence = harvest.spec(test), 100_000 + number
-            place = harvest.Place(spec, f"w{number:04d}", sequence, utcnow())
-            with engines.session(engine) as session:
-                harvest.stored(session, harvest.HOLLOW, place, WRITTEN)
-            while assessor.run_once():
-                pass
-            time.sleep(max(0.0, 1 / WRITES - (time.monotonic() - began)))
 
 
 def build(url: str, seeds: int) -> None:
@@ -335,7 +291,6 @@ def measure(database_url: str, requests: int) -> int:
     with served(database_url) as (url, process):
         table = Table(
             "page",
-            "first ms",
             "p50 ms",
             "p95 ms",
             "most",
@@ -344,7 +299,6 @@ def measure(database_url: str, requests: int) -> int:
             title=f"server time of {requests} requests, one after the other",
         )
         pages = addresses(database_url, url)
-        firsts = {name: first_look(database_url, path) for name, path in pages.items()}
         with httpx.Client(
             base_url=url, headers={"Accept-Encoding": "identity"}, timeout=60
         ) as client:
@@ -366,7 +320,6 @@ def measure(database_url: str, requests: int) -> int:
                     *(
                         f"{value:.1f}"
                         for value in (
-                            firsts[name],
                             statistics.median(times),
                             p95,
                             max(times),
@@ -376,11 +329,6 @@ def measure(database_url: str, requests: int) -> int:
                     f"{size / 1000:.0f}",
                 )
         console.print(table)
-        usual, high = steadiness(requests)
-        console.print(
-            f"this machine: a loop of {usual:.1f} ms takes {high:.1f} ms at p95, which no "
-            "page can do better in proportion"
-        )
         slow += painted(url, {name: pages[name] for name in ("overview", "test, huge")})
     for value in slow:
         console.print(
@@ -388,32 +336,6 @@ def measure(database_url: str, requests: int) -> int:
             style="bold",
         )
     return int(bool(slow))
-
-
-def first_look(database_url: str, path: str) -> float:
-    """Return the milliseconds of a page's first request to a process that has just started.
-
-    Each page has a process of its own: any page loads what others need, too.
-    """
-    with served(database_url) as (url, _):
-        began = time.perf_counter()
-        answer = httpx.get(f"{url}{path}", headers={"Accept-Encoding": "identity"}, timeout=60)
-        took = 1000 * (time.perf_counter() - began)
-        answer.raise_for_status()
-        return took
-
-
-def steadiness(times: int) -> tuple[float, float]:
-    """Milliseconds of a loop that always does the same, as long as a page: its median, its p95.
-
-    What a shared machine adds by itself.
-    """
-    took = []
-    for _ in range(times):
-        began = time.perf_counter()
-        sum(number * number for number in range(400_000))
-        took.append(1000 * (time.perf_counter() - began))
-    return statistics.median(took), statistics.quantiles(took, n=20)[-1]
 
 
 def cpu(process: psutil.Process) -> float:
