@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.devices import suspicion
 from gonogo.devices.suspicion import Suspicion
-from gonogo_service.background.sickness import LOOK_BACK
+from gonogo_service.background.reaper import LOOK_BACK
 from gonogo_service.devices import outcomes
 from gonogo_service.flags import expiry, findings
 from gonogo_service.flags import store as flags
@@ -98,7 +98,7 @@ class Assessor:
 def _suspects(session: Session) -> dict[str, Suspicion]:
     """Return the devices on which most unrelated tests fail.
 
-    `sickness` finds the same ones, but may not have marked them in the devices' table yet.
+    The reaper finds the same ones, but may not have marked them in the devices' table yet.
     """
     by_device = outcomes.by_device(session, since=utcnow() - LOOK_BACK)
     return {suspected.device: suspected for suspected in suspicion.suspects(by_device)}

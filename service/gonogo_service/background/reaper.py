@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import partial
 from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
-from gonogo_service.background import sickness
+from gonogo.devices import suspicion
 from gonogo_service.ci import incoming
-from gonogo_service.devices import goldens, heartbeats, periods, workers
+from gonogo_service.devices import changes, goldens, heartbeats, outcomes, periods, workers
 from gonogo_service.jobs import attempts, queues
 from gonogo_service.kit.background_context import BackgroundContext, log
 from gonogo_service.kit.database.encoding import utcnow
@@ -22,6 +23,8 @@ from gonogo_service.operate import presence
 from gonogo_service.webhooks import store as webhooks
 
 HOURLY_S = 3600.0
+LOOK_BACK = timedelta(days=1)
+"""Outcomes by which devices are suspected."""
 SUSPECT_EVERY_S = 60.0
 # A live worker that ignores a cancel request keeps the job for at most this many heartbeat
 # timeouts.
@@ -68,7 +71,7 @@ class Reaper:
                 self._checked_devices_at = tick
         self._deadlines(seen, now)
         if tick - self._suspected_at >= SUSPECT_EVERY_S:
-            sickness.run_once(context, now)
+            mark_suspects(context, now)
             self._suspected_at = tick
         if tick - self._swept_at >= HOURLY_S:
             self._sweep(now)
@@ -99,6 +102,24 @@ class Reaper:
         context.session(goldens.forget)
         for forget in _FORGET:
             context.session(partial(forget, now=now))
+
+
+def mark_suspects(context: BackgroundContext, now: datetime) -> int:
+    """Run one pass; return the number of devices that became suspect. Raises the AWAY errors."""
+    by_device = context.reading(lambda session: outcomes.by_device(session, since=now - LOOK_BACK))
+    count = 0
+    for suspected in suspicion.suspects(by_device):
+        mark = partial(
+            changes.suspect,
+            device=suspected.device,
+            reason=suspected.words,
+            evidence=asdict(suspected),
+            now=now,
+        )
+        if context.session(mark):
+            log.warning("device suspected", device=suspected.device, reason=suspected.words)
+            count += 1
+    return count
 
 
 class _Seen(NamedTuple):

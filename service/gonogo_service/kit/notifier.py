@@ -6,7 +6,7 @@ A dead broker must neither fail nor slow down a request.
 from __future__ import annotations
 
 import contextlib
-import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import structlog
 from redis import Redis, RedisError
@@ -33,22 +33,16 @@ class DispatchNotifier:
 
     def __init__(self, broker_url: str | None) -> None:
         self._redis = None if broker_url is None else redis_client(broker_url)
-        self._requested = threading.Event()
-        self._closing = False
-        self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
+        self._sender = ThreadPoolExecutor(1, "dispatch-notifier")
+        self._next: Future[None] | None = None
+        """A notification that waits for the one before it."""
 
     def notify(self) -> None:
         """Send a notification soon; returns at once and never raises."""
-        if self._redis is None or self._closing:
-            return
-        with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name="dispatch-notifier", daemon=True
-                )
-                self._thread.start()
-        self._requested.set()
+        waits = self._next is not None and not (self._next.running() or self._next.done())
+        if self._redis is not None and not waits:
+            with contextlib.suppress(RuntimeError):  # closed
+                self._next = self._sender.submit(self._send, self._redis)
 
     def ping(self) -> None:
         """Raise redis.RedisError or OSError when the broker doesn't answer.
@@ -61,25 +55,17 @@ class DispatchNotifier:
 
     def close(self) -> None:
         """Stop the thread and the connection."""
-        self._closing = True
-        self._requested.set()
-        if self._thread is not None:
-            self._thread.join(5.0)
+        self._sender.shutdown(cancel_futures=True)
         if self._redis is not None:
             with contextlib.suppress(RedisError, OSError):
                 self._redis.close()
 
-    def _run(self) -> None:
-        assert self._redis is not None
-        while True:
-            self._requested.wait()
-            self._requested.clear()
-            if self._closing:
-                return
-            try:
-                notify_dispatcher(self._redis)
-            except (RedisError, OSError) as problem:
-                _log.warning(
-                    "dispatcher not notified; it will find the work at its next poll",
-                    error=str(problem),
-                )
+    @staticmethod
+    def _send(redis: Redis) -> None:
+        try:
+            notify_dispatcher(redis)
+        except (RedisError, OSError) as problem:
+            _log.warning(
+                "dispatcher not notified; it will find the work at its next poll",
+                error=str(problem),
+            )

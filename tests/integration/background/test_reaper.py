@@ -174,7 +174,7 @@ def test_each_duty_has_its_own_interval(watched: Watched, monkeypatch: pytest.Mo
     def record(duty: str) -> Callable[..., None]:
         return lambda *_: seen[duty].append(watched.second)
 
-    monkeypatch.setattr(reaper.sickness, "run_once", record("sickness"))
+    monkeypatch.setattr(reaper, "mark_suspects", record("sickness"))
     monkeypatch.setattr(Reaper, "_sweep", record("cleanup"))
     device(watched)
 

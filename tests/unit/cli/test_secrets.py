@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import gonogo.settings
 from gonogo.cli.app import app
-from gonogo_service.cli.operate.broker_accounts import FILE
+from gonogo_service.cli.operate.secrets import ACCOUNTS_FILE as FILE
 from gonogo_service.cli.operate.secrets import SERVER, WORKER, existing
 
 

@@ -113,25 +113,20 @@ def _save(host: Any, answer: dict[str, Any], done: str, as_json: bool) -> None:
 
 
 def _beside_the_database(name: str, queues: list[str], addresses: list[str]) -> dict[str, Any]:
-    from gonogo_service.cli.operate.database import engine
+    from gonogo_service.cli.operate.database import transaction
     from gonogo_service.hosts import store
-    from gonogo_service.kit.database.engine import session
-    from gonogo_service.kit.problems import Problem
-    from gonogo_service.people.auth import own_keys
 
-    with engine() as database, session(database) as transaction:
-        try:
-            issued = store.add(
-                transaction,
-                own_keys(),
-                name,
-                queues,
-                addresses=addresses,
-                ca_file=gonogo.settings.load().ca_file,
-                actor="command line",
-            )
-        except (Problem, ValueError) as problem:
-            raise JobError(str(problem)) from problem
+    with transaction() as (session, keys):
+        ca_file = gonogo.settings.load().ca_file
+        issued = store.add(
+            session,
+            keys,
+            name,
+            queues,
+            actor="command line",
+            addresses=addresses,
+            ca_file=ca_file,
+        )
         ends = issued.host.code_expires_at
         assert ends is not None
         return {"name": name, "code": issued.secret, "expires_at": ends.isoformat()}

@@ -88,19 +88,14 @@ def _token(session: Any, text: str) -> Any:
 
 
 def _beside_the_database(make: Callable[[Any, Any], str]) -> dict[str, Any]:
-    from gonogo_service.cli.operate.database import engine
+    from gonogo_service.cli.operate.database import transaction
     from gonogo_service.kit import rows
-    from gonogo_service.kit.database.engine import session
-    from gonogo_service.kit.problems import Problem
-    from gonogo_service.people import auth, issuing
+    from gonogo_service.people import issuing
     from gonogo_service.people import store as tokens
     from gonogo_service.people.model import TokenRow
 
-    with engine() as database, session(database) as transaction:
-        try:
-            text = make(transaction, issuing)
-            row = tokens.by_hash(transaction, auth.own_keys().digest("token", text))
-            record = rows.answer_of(TokenRow).model_validate(row).model_dump(mode="json")
-            return {**record, "token": text}
-        except (Problem, ValueError) as problem:
-            raise JobError(str(problem)) from problem
+    with transaction() as (session, keys):
+        text = make(session, issuing)
+        row = tokens.by_hash(session, keys.digest("token", text))
+        record = rows.answer_of(TokenRow).model_validate(row).model_dump(mode="json")
+        return {**record, "token": text}

@@ -14,6 +14,9 @@ from gonogo.errors import InfrastructureError, JobError
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
+    from sqlalchemy.orm import Session
+
+    from gonogo_service.kit.principals import Keys
 
 
 def configure() -> gonogo.settings.Settings:
@@ -69,3 +72,20 @@ def engine() -> Iterator[Engine]:
         ) from problem
     finally:
         database.dispose()
+
+
+@contextmanager
+def transaction() -> Iterator[tuple[Session, Keys]]:
+    """Yield a write transaction beside the server, and the keys of its secrets.
+
+    Raises JobError for what it refuses, and without GONOGO_SECRET_KEY.
+    """
+    from gonogo_service.kit.database.engine import session
+    from gonogo_service.kit.problems import Problem
+    from gonogo_service.people.auth import own_keys
+
+    with engine() as database, session(database) as current:
+        try:
+            yield current, own_keys()
+        except (Problem, ValueError) as problem:
+            raise JobError(str(problem)) from problem

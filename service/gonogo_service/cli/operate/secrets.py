@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import os
 import secrets as random
 from collections.abc import Mapping
@@ -12,7 +13,6 @@ from urllib.parse import urlsplit
 import typer
 
 from gonogo.errors import JobError
-from gonogo_service.cli.operate import broker_accounts
 
 SERVER, WORKER = ".env", "worker.env"
 """Settings of the services that reach the database, and of device workers."""
@@ -20,7 +20,22 @@ HEADS = {
     SERVER: "# Settings of the server: docker-compose.yml passes all of them to its processes.",
     WORKER: "# Settings of device workers on any host: no secret of the database or of logins.",
 }
-ACCOUNTS = {SERVER: broker_accounts.SERVICE, WORKER: broker_accounts.WORKER}
+ACCOUNTS_FILE = "users.acl"
+ACCOUNTS = {SERVER: "gonogo", WORKER: "worker"}
+"""File -> the account of Redis or Valkey whose password it has. docs/protocol.md explains the
+rules: a queue only wakes workers, and an account keeps a host from waking those of others."""
+RULES = {
+    # for a health check: without an account one learns that the server lives, and nothing else
+    "default": "on nopass resetkeys resetchannels -@all +ping",
+    ACCOUNTS[SERVER]: "on {password} ~* resetchannels +@all -@admin -@dangerous +info",
+    ACCOUNTS[WORKER]: (
+        "on {password} resetkeys resetchannels -@all"
+        # connect
+        " +auth +hello +ping +select +client|setinfo +client|setname"
+        # take chunks of its queues; put one back when it stops
+        " (+brpop +rpush ~*.*.*)"
+    ),
+}
 
 
 def secrets(
@@ -44,9 +59,9 @@ def secrets(
         typer.echo(f"{folder / name}: " + (f"added {', '.join(added)}" if added else "complete"))
         known = urlsplit(existing(folder / name)["GONOGO_BROKER_URL"])
         passwords[account] = known.password or ""
-    accounts = folder / broker_accounts.FILE
+    accounts = folder / ACCOUNTS_FILE
     # the server of Redis runs as another user; the file holds hashes of random passwords only
-    accounts.write_text(broker_accounts.acl(passwords))
+    accounts.write_text(acl(passwords))
     accounts.chmod(0o644)
     typer.echo(f"{accounts}: written from these passwords")
 
@@ -68,3 +83,12 @@ def _add(path: Path, values: Mapping[str, str]) -> list[str]:
         head = [HEADS[path.name]] if is_new else []
         file.writelines(f"{line}\n" for line in (*head, *(f"{n}={values[n]}" for n in missing)))
     return missing
+
+
+def acl(passwords: Mapping[str, str]) -> str:
+    """Return the file of accounts for these passwords by account; it holds only their hashes."""
+    lines = []
+    for name, rule in RULES.items():
+        digest = hashlib.sha256(passwords.get(name, "").encode()).hexdigest()
+        lines.append(f"user {name} {rule.format(password='#' + digest)}\n")
+    return "".join(lines)
