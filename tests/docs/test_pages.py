@@ -5,6 +5,10 @@ from __future__ import annotations
 
 import os
 import re
+import site
+import subprocess
+import sys
+import sysconfig
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -14,13 +18,12 @@ import pytest
 import yaml
 
 import gtest_programs
-from docs_pages import DATA, PAGES, RUNNABLE, SILENT, Block, read_blocks
-from newcomer import make_environment
 from patience import WAIT_S
-from readers import READERS, documents
 from running_service import answers, clean_environment, until
 from servers import Missing, free_port
-from terminal import Terminal, differences
+from tests.docs.blocks import DATA, PAGES, RUNNABLE, SILENT, Block, read_blocks
+from tests.docs.readers import READERS, documents
+from tests.docs.terminal import Terminal, differences
 from torch_interpreter import torch_python
 
 PASTE_S = 3 * WAIT_S
@@ -29,6 +32,7 @@ TORCH = "/opt/torch/bin/python"
 NEEDED: dict[str, Callable[[], str]] = {"gtest": gtest_programs.compiler, "torch": torch_python}
 """By the attribute `needs`: a function that says what is missing here, and how to install it."""
 MESSAGE = 3000
+SCRIPTS = {"gonogo": "gonogo.cli", "pytest": "pytest", "pip": "pip"}
 PARSERS: dict[str, Callable[[str], Any]] = {
     "json": lambda text: list(documents(text)),
     "yaml": yaml.safe_load,
@@ -74,6 +78,24 @@ def test_a_page_can_be_pasted_from_top_to_bottom(
                 _follow(block, text, terminal, work, port)
     if left_out is not None:
         pytest.skip(left_out)
+
+
+def make_environment(folder: Path) -> Path:
+    """Make a newcomer's virtual environment; return its folder of programs, for PATH.
+
+    It sees the packages of this interpreter; what is installed into it stays in it.
+    """
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    packages = sysconfig.get_path("purelib", vars={"base": str(folder)})
+    # addsitedir also reads the .pth files there, such as an editable install's
+    lines = [f"import site; site.addsitedir({path!r})" for path in site.getsitepackages()]
+    Path(packages, "parent.pth").write_text("\n".join(lines) + "\n")
+    programs = folder / "bin"
+    for name, module in SCRIPTS.items():
+        script = programs / name
+        script.write_text(f'#!/bin/sh\nexec "{programs}/python" -m {module} "$@"\n')
+        script.chmod(0o755)
+    return programs
 
 
 def needs_server(page: Path) -> bool:

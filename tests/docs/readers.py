@@ -12,7 +12,6 @@ from typing import Any
 
 import yaml
 
-from checkout import ROOT
 from gonogo.ci import events
 from gonogo.gauge import tests_file
 from gonogo.reports import lines
@@ -87,18 +86,10 @@ def _gauge_file(text: str) -> None:
     assert tests_file.parse(yaml.safe_load(text), seeds=1)
 
 
-def _example(text: str) -> None:
-    """Compare a block with the file of examples/repository that its first line names."""
-    name, _, content = text.partition("\n")
-    path = ROOT / "examples" / "repository" / name.removeprefix("# ")
-    assert path.read_text() == content, f"{path} holds something else"
-
-
 READERS: dict[str, Callable[[str], None]] = {
     "answer": lambda text: list(documents(text)) and None,
     "builds": _builds,
     "commit-event": _commit_event,
-    "example": _example,
     "gauge-file": _gauge_file,
     "import-line": _import_line,
     "inputs": _fields("inputs"),
