@@ -5,20 +5,20 @@ Pure, plain JSON, as in dashboards/gonogo_dashboards/charts/charts.py.
 
 from __future__ import annotations
 
-from typing import Any
-
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.charts import log_axis
 from gonogo_dashboards.charts.charts import (
     AXIS,
     Options,
     backdrop,
+    figure,
     line_at,
     log_axis_of,
     marked,
     rail,
     room_above,
     short,
+    symbols,
 )
 from gonogo_dashboards.charts.log_axis import LogAxis
 from gonogo_dashboards.kit import words
@@ -41,54 +41,25 @@ def trend(curve: Curve) -> Options:
         for place, spread in spreads
     ]
     noun = curve.over.removesuffix("s")
-    return {
-        "grid": {"left": 62, "right": 18, "top": room_above(curve.events), "bottom": 58},
-        "tooltip": {"trigger": "item", "formatter": "row"},
-        "xAxis": {
-            **AXIS,
-            "type": "category",
-            "data": [point.name for point in curve.points],
-            "name": f"{noun}s in order",
-            "nameLocation": "middle",
-            "nameGap": 34,
-            "axisLabel": {
-                "color": "$soft",
-                "hideOverlap": True,
-                "width": 120,
-                "overflow": "truncate",
-            },
-        },
-        "yAxis": log_axis_of(label(curve.metric), ends, odd, curve.events),
-        "series": [
-            {
-                "type": "custom",
-                "name": "spread",
-                "renderItem": "whisker",
-                "data": whiskers,
-                "silent": True,
-                "z": 1,
-            },
-            *(_marks(curve, verdict, noun, ends) for verdict in reversed(curve.verdicts)),
-            *_also_hollow(curve, ends),
-            _changes(curve),
-            *marked(curve.events, len(curve.points), numbered=True),
-            *rail(ends.high, ends.off, odd),
-        ],
+    across = {
+        "type": "category",
+        "data": [point.name for point in curve.points],
+        "name": f"{noun}s in order",
+        "nameLocation": "middle",
+        "nameGap": 34,
+        "axisLabel": {**AXIS["axisLabel"], "width": 120, "overflow": "truncate"},
     }
-
-
-def _scatter(verdict: str, name: str, size: int, data: list[list[Any]]) -> Options:
-    return {
-        "type": "scatter",
-        "name": name,
-        "symbol": f"path://{words.mark(verdict).path}",
-        "symbolSize": size,
-        "symbolKeepAspect": True,
-        "itemStyle": {"color": f"${verdict}"},
-        "encode": {"x": 0, "y": 1},
-        "data": data,
-        "z": 3,
-    }
+    spread = {"type": "custom", "renderItem": "whisker", "name": "spread", "data": whiskers}
+    series = [
+        {**spread, "silent": True, "z": 1},
+        *(_marks(curve, verdict, noun, ends) for verdict in reversed(curve.verdicts)),
+        *_also_hollow(curve, ends),
+        _changes(curve),
+        *marked(curve.events, len(curve.points), numbered=True),
+        *rail(ends.high, ends.off, odd),
+    ]
+    up = log_axis_of(label(curve.metric), ends, odd, curve.events)
+    return figure(across, up, series, left=62, top=room_above(curve.events), bottom=58)
 
 
 def _marks(curve: Curve, verdict: str, noun: str, ends: LogAxis) -> Options:
@@ -107,8 +78,8 @@ def _marks(curve: Curve, verdict: str, noun: str, ends: LogAxis) -> Options:
         row = [point.name, verdicts, seeds, *map(short, numbers), failed, point.nonfinite]
         data += [[place, short(height), *row] for height in heights]
     statistics = ["seeds with a number", "mean", "minimum", "maximum", "failed", "NaN or Inf"]
-    scatter = _scatter(verdict, words.mark(verdict).label, 11, data)
-    return {**scatter, "dimensions": ["_x", "_y", noun, "verdicts", *statistics]}
+    dimensions = ["_x", "_y", noun, "verdicts", *statistics]
+    return symbols(words.mark(verdict).label, verdict, dimensions, data, 11)
 
 
 def _also_hollow(curve: Curve, ends: LogAxis) -> list[Options]:
@@ -119,8 +90,8 @@ def _also_hollow(curve: Curve, ends: LogAxis) -> list[Options]:
         for place, point in enumerate(curve.points)
         if point.hollow and point.shown and point.verdict != hollow
     ]
-    scatter = _scatter(hollow.value, "also hollow", 9, places)
-    return [{**scatter, "symbolOffset": [0, 11], "silent": True}] if places else []
+    below: Options = {"symbolOffset": [0, 11], "silent": True}
+    return [symbols("also hollow", hollow, ["_x", "_y"], places, 9, **below)] if places else []
 
 
 def _changes(curve: Curve) -> Options:

@@ -16,11 +16,13 @@ from gonogo_dashboards.charts.charts import (
     Options,
     backdrop,
     drawn,
+    figure,
     line_at,
     log_axis_of,
     marked,
     rail,
     room_above,
+    symbols,
 )
 from gonogo_dashboards.charts.log_axis import LogAxis
 from gonogo_dashboards.charts.plots import TOLERANCE_RATIO
@@ -50,46 +52,43 @@ def strip(plot: Strip) -> Options:
     unnumbered = any(mark.value is None for mark in plot.marks)
     unit = "declared tolerance" if ratio else "rounding"
     across = [line_at({"yAxis": 1}, "$tolerance", "declared tolerance")] if ratio else []
+    builds = {
+        "type": "value",
+        "min": -0.5,
+        "max": len(names) - 0.5,
+        "name": "builds in order",
+        "nameLocation": "middle",
+        "nameGap": 72 if slanted else 34,
+        "axisLine": {"onZero": False, "lineStyle": {"color": "$line-strong"}},
+        "axisTick": {"show": False},
+        "axisLabel": {
+            **AXIS["axisLabel"],
+            **({"rotate": 45, "fontSize": 11} if slanted else {}),
+            "width": 84 if slanted else 120,
+            "overflow": "truncate",
+            "formatter": names,
+            "customValues": list(range(len(names))),
+        },
+    }
+    series = [
+        *_bands(plot, ends.low),
+        *_marks(plot, jobs, ends),
+        *marked(plot.events, len(names), between=True, numbered=True),
+        backdrop("lines", across, z=2),  # after the lines of events, which cross its label
+        *rail(ends.high, ends.off, unnumbered),
+    ]
+    room = {"left": 62, "top": room_above(plot.events), "bottom": 96 if slanted else 58}
     return {
         "links": [urls.job(job, output=plot.output) for job in jobs],
         "places": names,
         "narrow": _narrow(len(names)),
-        "grid": {
-            "left": 62,
-            "right": 18,
-            "top": room_above(plot.events),
-            "bottom": 96 if slanted else 58,
-        },
-        "tooltip": {"trigger": "item", "formatter": "row"},
-        "xAxis": {
-            **AXIS,
-            "type": "value",
-            "min": -0.5,
-            "max": len(names) - 0.5,
-            "name": "builds in order",
-            "nameLocation": "middle",
-            "nameGap": 72 if slanted else 34,
-            "axisLine": {"onZero": False, "lineStyle": {"color": "$line-strong"}},
-            "axisTick": {"show": False},
-            "axisLabel": {
-                "color": "$soft",
-                "hideOverlap": True,  # on a phone
-                **({"rotate": 45, "fontSize": 11} if slanted else {}),
-                "width": 84 if slanted else 120,
-                "overflow": "truncate",
-                "formatter": names,
-                "customValues": list(range(len(names))),
-            },
-        },
-        "yAxis": log_axis_of(f"error ÷ {unit}", ends, unnumbered, plot.events),
         "dataZoom": [ZOOM],
-        "series": [
-            *_bands(plot, ends.low),
-            *_marks(plot, jobs, ends),
-            *marked(plot.events, len(names), between=True, numbered=True),
-            backdrop("lines", across, z=2),  # after the lines of events, which cross its label
-            *rail(ends.high, ends.off, unnumbered),
-        ],
+        **figure(
+            builds,
+            log_axis_of(f"error ÷ {unit}", ends, unnumbered, plot.events),
+            series,
+            **room,
+        ),
     }
 
 
@@ -164,17 +163,14 @@ def _marks(plot: Strip, jobs: Mapping[str, int], ends: LogAxis) -> list[Options]
     size = next((size for most, size in _SIZES if len(plot.marks) <= most), 5)
     opacity = 0.45 if len(plot.marks) > _CROWDED * len(plot.columns) else 0.85
     return [
-        {
-            "type": "scatter",
-            "name": words.mark(verdict).label,
-            "symbol": f"path://{words.mark(verdict).path}",
-            "symbolSize": size,
-            "itemStyle": {"color": f"${verdict}", "opacity": opacity},
-            "dimensions": dimensions,
-            "encode": {"x": 0, "y": 1},
-            "data": rows[verdict],
-            "z": 3,
-        }
+        symbols(
+            words.mark(verdict).label,
+            verdict,
+            dimensions,
+            rows[verdict],
+            size,
+            itemStyle={"color": f"${verdict}", "opacity": opacity},
+        )
         for verdict in reversed(words.ordered(rows))
     ]
 

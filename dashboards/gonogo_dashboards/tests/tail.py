@@ -10,8 +10,17 @@ from sqlalchemy.orm import Session
 
 from gonogo.flakiness.history import Tail
 from gonogo.flakiness.policy import POLICY
+from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.charts import log_axis
-from gonogo_dashboards.charts.charts import AXIS, Options, backdrop, line_at
+from gonogo_dashboards.charts.charts import (
+    AXIS,
+    Options,
+    backdrop,
+    figure,
+    line_at,
+    symbols,
+    upright,
+)
 from gonogo_dashboards.charts.plots import TOLERANCE_RATIO
 from gonogo_dashboards.kit import words
 from gonogo_service.results import worst
@@ -81,63 +90,39 @@ def survival(view: TailView) -> Options:
     rates = [*(share for _, share in view.curve), *predicted, 1.0]
     across = log_axis.fitted([*(ratio for ratio, _ in view.curve), 1.0])
     mark = [[1.0, tail.predicted, tail.predicted, tail.upper]] if tail.predicted else []
-    log = {
-        **AXIS,
-        "type": "log",
-        "axisLabel": {"color": "$soft", "formatter": "power", "hideOverlap": True},
-    }
+    log: Options = {"type": "log", "axisLabel": {**AXIS["axisLabel"], "formatter": "power"}}
     lines = [
         line_at({"xAxis": 1}, "$tolerance", "red from here"),
         line_at({"yAxis": target}, "$suspect", "target", "insideStartTop", [6, 4]),
     ]
-    return {
-        "grid": {"left": 52, "right": 18, "top": 30, "bottom": 46},
-        "tooltip": {"trigger": "item", "formatter": "row"},
-        "xAxis": {
-            **log,
-            "min": across.low,
-            "max": across.high,
-            "name": "error ÷ declared tolerance",
-            "nameLocation": "middle",
-            "nameGap": 27,
-        },
-        "yAxis": {
-            **log,
-            "min": log_axis.fitted(rates).low,
-            "max": 1,
-            "name": "share of seeds above",
-            "nameTextStyle": {"color": "$soft", "align": "left", "padding": [0, 0, 0, -44]},
-            "splitLine": {"show": True, "lineStyle": {"color": "$line"}},
-        },
-        "series": [
-            {
-                **backdrop("share of seeds above", lines, z=2),
-                "type": "line",
-                "step": "start",
-                "showSymbol": False,
-                "lineStyle": {"color": "$bar", "width": 2},
-                "itemStyle": {"color": "$bar"},
-                "data": [[ratio, float(f"{share:.4g}")] for ratio, share in view.curve],
-            },
-            {
-                "type": "custom",
-                "name": "bound",
-                "renderItem": "whisker",
-                "silent": True,
-                "z": 3,
-                "encode": {"x": 0, "y": [1, 2]},
-                "data": [[row[0], row[1], row[3]] for row in mark if row[3]],
-            },
-            {
-                "type": "scatter",
-                "name": "predicted failures",
-                "symbol": "diamond",
-                "symbolSize": 12,
-                "itemStyle": {"color": "$fail"},
-                "dimensions": ["_x", "_y", f"per {tail.per.removesuffix('s')}", "upper bound"],
-                "encode": {"x": 0, "y": 1},
-                "data": mark,
-                "z": 4,
-            },
-        ],
+    ratios = {
+        **log,
+        "min": across.low,
+        "max": across.high,
+        "name": "error ÷ declared tolerance",
+        "nameLocation": "middle",
+        "nameGap": 27,
     }
+    shares = {
+        **backdrop("share of seeds above", lines, z=2),
+        "type": "line",
+        "step": "start",
+        "showSymbol": False,
+        "lineStyle": {"color": "$bar", "width": 2},
+        "itemStyle": {"color": "$bar"},
+        "data": [[ratio, float(f"{share:.4g}")] for ratio, share in view.curve],
+    }
+    bound = {
+        "type": "custom",
+        "name": "bound",
+        "renderItem": "whisker",
+        "silent": True,
+        "z": 3,
+        "encode": {"x": 0, "y": [1, 2]},
+        "data": [[row[0], row[1], row[3]] for row in mark if row[3]],
+    }
+    dimensions = ["_x", "_y", f"per {tail.per.removesuffix('s')}", "upper bound"]
+    diamond: Options = {"symbol": "diamond", "z": 4}
+    failures = symbols("predicted failures", Verdict.fail, dimensions, mark, 12, **diamond)
+    up = upright("share of seeds above", **log, min=log_axis.fitted(rates).low, max=1)
+    return figure(ratios, up, [shares, bound, failures], left=52, bottom=46)
