@@ -67,6 +67,8 @@ def load(name: str) -> Any:
         app_or_function = single
     command = typer.main.get_command(app_or_function)
     command.name = name
+    if hasattr(command, "commands"):
+        command.help = f"{entry.line}\n\n{command.help or ''}"
     _reflow(command)
     return command
 

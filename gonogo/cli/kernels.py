@@ -11,7 +11,7 @@ from gonogo.cli.kit.body_options import JSON
 from gonogo.cli.kit.groups import group
 from gonogo.spec.executors import EMULATOR
 
-app = group("Look at the kernels that can be tested, and at their emulated builds.")
+app = group()
 
 
 @app.command("list")

@@ -60,14 +60,14 @@ class Group(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-def group(sentence: str) -> typer.Typer:
-    """Return a group of commands with this help."""
+def group(about: str = "") -> typer.Typer:
+    """Return a group of commands; `about` follows the line that `gonogo --help` has of it."""
     app = typer.Typer(
         cls=Group,
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
-        help=sentence,
+        help=about,
     )
     app.callback()(_nothing)  # with one command only, typer would make the group that command
     return app

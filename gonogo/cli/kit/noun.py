@@ -27,8 +27,6 @@ class Verb:
         done: the past tense, such as "registered": the audit's action is `build.registered`, and
             the command prints it.
         sentence: what it does; the API's summary and the command's help begin with it.
-        body: the fields that it takes; None for a removal.
-        scope: what the caller needs.
         positional: the fields that the command takes without the name of an option.
         options: field -> the command's option, where it isn't the field's name; "": it has none.
         command: False where the command has a function of its own, such as `suites push`.
@@ -53,16 +51,13 @@ class Noun:
 
     Attributes:
         name: their name in addresses and commands, in the plural.
-        columns: the columns of their list.
         words: what one of them is called in a sentence, such as "a suite".
-        about: the help of their command.
+        about: what the help of their command says after its line in `gonogo --help`.
         key: the field that names one of them.
         name_key: a field that names one of them as well, where only one has that name.
         filters: the parameters of their list -> what each does, for the help.
         kinds: filter -> its type, where it isn't text.
         defaults: filter -> the value that the command gives it where none is named; "any" is none.
-        scope: what the caller needs to list and show them.
-        create, change, remove: what may be done to them.
         actions: what else may be done to one, by `POST /NOUN/KEY:ACTION` and `gonogo NOUN ACTION`.
         page: from the key to the path of its page; None: it has none.
         parts: fields that hold a list of objects -> the columns of their table.

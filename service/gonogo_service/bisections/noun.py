@@ -17,7 +17,6 @@ BISECTIONS = Noun(
         "created": "created_at",
     },
     "a bisection",
-    about="Look at bisections. `gonogo bisect` starts one.",
     filters={
         "test": "List only bisections of the test with this key.",
         "state": "List only bisections in this state: " + ", ".join(BisectionState) + ".",

@@ -41,7 +41,7 @@ BUILDS = Noun(
         "registered": "created_at",
     },
     "a build",
-    about="Register builds, and look at them.\n\nA build can't be changed: a name's meaning never"
+    about="A build can't be changed: a name's meaning never"
     " changes. Remove it while it has no jobs, and register it again.",
     key="name",
     filters={

@@ -16,7 +16,6 @@ HOOKS = Noun(
         "reason": "reason",
     },
     "a delivery",
-    about="Look at deliveries of GitHub and other CI.",
     filters={
         "source": "Only those of this sender.",
         "state": "Only those in this state.",
@@ -55,7 +54,6 @@ RULES = Noun(
         "updated": "updated_at",
     },
     "a rule",
-    about="Say which deliveries of GitHub and other CI start which suites.",
     key="name",
     create=Verb("stored", "Store a rule.", scope="admin", command=False),
     remove=Verb("archived", "Archive a rule. What it started stays.", scope="admin"),

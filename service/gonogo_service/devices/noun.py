@@ -56,7 +56,7 @@ DEVICES = Noun(
         "heard": "heard_at",
     },
     "a device",
-    about="Look at the devices of all hosts; take one out of service. (This host's: chips.)",
+    about="`gonogo chips` has this host's own.",
     name_key="device",
     change=Verb(
         "changed",

@@ -18,7 +18,7 @@ GAUGES = Noun(
         "created": "created_at",
     },
     "a gauge",
-    about="Look at the gauges of tests on the server. `gonogo gauge` measures a test here.",
+    about="`gonogo gauge` measures a test here.",
     filters={
         "test": "List only gauges of the test with this key.",
         "state": "List only gauges in this state: " + ", ".join(JobState) + ".",

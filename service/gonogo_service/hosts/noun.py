@@ -22,7 +22,6 @@ HOSTS = Noun(
         "revoked": "revoked_at",
     },
     "a host",
-    about="Add, list and revoke the machines that have devices.",
     key="name",
     actions={
         "revoke": Verb(

@@ -8,7 +8,6 @@ AUDIT = Noun(
     "audit",
     {"at": "at", "actor": "actor", "action": "action", "subject": "subject", "detail": "detail"},
     "an entry",
-    about="See who did what; export the audit.",
     plural="entries",
     filters={
         "action": "List only this action, such as token.revoked.",

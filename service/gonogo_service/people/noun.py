@@ -70,8 +70,7 @@ TOKENS = Noun(
         "revoked": "revoked_at",
     },
     "a token",
-    about="Make bearer tokens, list, rotate and revoke them.\n\nA token's rights can't be changed:"
-    " make another one, and remove the first.",
+    about="A token's rights can't be changed: make another one, and remove the first.",
     name_key="name",
     scope="admin",
     remove=Verb("revoked", "Revoke a token at once, and end its logins.", scope="admin"),

@@ -66,7 +66,6 @@ SCHEDULES = Noun(
         "last": lambda schedule: schedule["last"][0]["outcome"] if schedule["last"] else None,
     },
     "a schedule",
-    about="Run suites at the times of a cron line.",
     name_key="name",
     filters={"suite": "List only schedules of this suite."},
     create=Verb("created", "Create a schedule.", ScheduleIn, positional=("name",)),

@@ -25,7 +25,6 @@ SUITES = Noun(
         "archived": "archived_at",
     },
     "a suite",
-    about="Store suites of tests on the server, look at them, and run them.",
     key="name",
     filters={"archived": "List archived suites as well."},
     kinds={"archived": bool},
@@ -54,7 +53,7 @@ RUNS = Noun(
             said="{id} is {state}",
         )
     },
-    about="Look at runs of suites, and cancel them. `gonogo submit SUITE.yaml` starts one.",
+    about="`gonogo submit SUITE.yaml` starts one.",
     filters={
         "suite": "List only runs of the suite of this name.",
         "state": "List only runs in this state: " + ", ".join(RunState) + ".",

@@ -90,7 +90,7 @@ WAIVERS = Noun(
         "reason": "reason",
     },
     "a waiver",
-    about="Accept findings until a date, so that they block no commit. Verdicts stay as they are.",
+    about="Verdicts stay as they are.",
     filters={
         "test": "List only waivers of this test's key, also those that name it or its labels.",
         "state": "List only this state: active, expired, ended; any lists all.",

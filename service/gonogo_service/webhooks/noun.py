@@ -67,7 +67,6 @@ WEBHOOKS = Noun(
         "reason": "reason",
     },
     "a webhook",
-    about="Send messages about jobs, runs and flags to other programs.",
     scope="admin",
     create=Verb(
         "created",

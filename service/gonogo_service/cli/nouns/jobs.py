@@ -18,7 +18,7 @@ JOBS = Noun(
         "counts": lambda job: show.counts(job.get("counts") or {}),
     },
     "a job",
-    about="Look at jobs, cancel and delete them. `gonogo submit` starts one.",
+    about="`gonogo submit` starts one.",
     filters={
         "state": "List only this state: queued, running, finished, cancelled or failed.",
         "verdict": "List only jobs with this verdict, such as 'hollow pass' or fail.",

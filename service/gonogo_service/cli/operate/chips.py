@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from gonogo_workers.devices.chip import Chip
 
-app = group("Look at this host's chips; use one without a worker in the way.")
+app = group()
 
 
 def _chips(settings: gonogo.settings.Settings) -> Sequence[Chip]:

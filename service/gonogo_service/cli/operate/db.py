@@ -18,7 +18,7 @@ from gonogo.errors import InfrastructureError, JobError
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-app = group("Migrate, back up, restore and prune the database.")
+app = group()
 
 
 def copy_sqlite(engine: Engine) -> Path | None:

@@ -26,17 +26,9 @@ _LEVELS_OF_CODES: Mapping[int, Level] = {BLOCKED: "failure", UNDECIDED: "warning
 class Remark:
     """A test in a pipeline's reports.
 
-    Attributes:
-        name: the test.
-        label: its class against the base, else its verdict.
-        sentence: what the label means.
-        words: the evidence.
-        level: how loud it is; None: nothing needs attention.
-        code: what it does to the pipeline: 0 nothing, 1 it fails it, 3 it leaves it undecided.
-        file, line: where the test is written.
-        url: the page of its job on the commit.
-        check: the command that runs its worst seed again.
-        diagnosis: what is wrong with the kernel.
+    The label is its class against the base, else its verdict; `words` are the evidence. Without a
+    level nothing needs attention. The code is what it does to the pipeline: 0 nothing, 1 it fails
+    it, 3 it leaves it undecided. `check` is the command that runs its worst seed again.
     """
 
     name: str
@@ -54,16 +46,10 @@ class Remark:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a pipeline.
+    """The result of a pipeline; `note` says why nothing was compared.
 
-    Attributes:
-        code: the exit code.
-        title: the gate's answer in a line.
-        note: why nothing was compared; None: it was.
-        words: how many tests have each class, else each verdict.
-        remarks: the tests, those that need attention first.
-        run, build, base: what ran, and what it was compared with.
-        url: the page of the comparison, else of the run.
+    Its words are how many tests have each class, else each verdict. The remarks that need attention
+    come first.
     """
 
     code: int
