@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from html import escape
 
+from gonogo.flakiness.classes import LOST
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.kit import bidi, words
 
 MAX_CHARS = 60
 _CHAR, _PAD, _HEIGHT = 6.6, 8, 20
-_TONES = {
+_TONES: dict[str, str] = {
     Verdict.pass_: "#0b7a5c",
     Verdict.pass_by_tolerance: "#b8420a",
     Verdict.fail: "#a3125a",
     Verdict.fail_by_tolerance: "#2468c8",
     Verdict.suspect: "#806200",
+    **dict.fromkeys(LOST, "#6a48a8"),
 }
-_LOST, _UNKNOWN = "#6a48a8", "#5b6672"
+_OTHER = "#5b6672"
 
 
 def svg(label: str, state: str, verdict: str | None) -> str:
@@ -26,7 +28,7 @@ def svg(label: str, state: str, verdict: str | None) -> str:
     sign = words.mark(verdict).sign if verdict else "–"
     shown = f"{sign} {text}"
     left, right = (round(len(part) * _CHAR) + 2 * _PAD for part in (name, shown))
-    tone = _UNKNOWN if verdict is None else _tone(verdict)
+    tone = _TONES.get(verdict, _OTHER) if verdict else _OTHER
     hatched = (
         f'<path d="{_hatches(left, right)}" stroke="#fff" stroke-opacity=".22" stroke-width="3"/>'
         if verdict == Verdict.pass_by_tolerance
@@ -44,15 +46,6 @@ def svg(label: str, state: str, verdict: str | None) -> str:
         f'<text x="{left + _PAD}" y="14" textLength="{right - 2 * _PAD}">{escape(shown)}</text>'
         "</g></svg>"
     )
-
-
-def _tone(verdict: str) -> str:
-    try:
-        known = Verdict(verdict)
-    except ValueError:
-        return _UNKNOWN
-    lost = known in (Verdict.crash, Verdict.hang, Verdict.error)
-    return _TONES.get(known, _LOST if lost else _UNKNOWN)
 
 
 def _hatches(left: int, right: int) -> str:

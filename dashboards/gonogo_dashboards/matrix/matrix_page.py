@@ -14,6 +14,7 @@ from gonogo.spec.verdicts import WORST_FIRST
 from gonogo_dashboards.kit import axis_events
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.build_cells import HOLLOW
+from gonogo_dashboards.kit.site import number
 from gonogo_dashboards.matrix.matrix_rows import (
     MatrixBuild,
     MatrixRow,
@@ -129,13 +130,13 @@ def read(
     query: Mapping[str, str],
     cursor: str | None,
     limit: int,
-    columns: int,
     now: datetime,
 ) -> MatrixView:
     """Return the matrix of one branch: of `branch`, else of the branch that ran last.
 
     Raises gonogo_service.kit.database.paging.BadCursor.
     """
+    columns = number(query.get("builds"), BUILDS, MAX_BUILDS)
     given = {name: value for name in FILTERS if (value := query.get(name, "").strip())}
     address = {**given, "builds": str(columns) if columns != BUILDS else ""}
     known = matrices.builds(session)

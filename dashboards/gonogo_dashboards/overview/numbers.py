@@ -48,12 +48,6 @@ class NumberLine:
     verdict: str
     value: int
     of: int
-    when: str
-    """ "in 30 days", or "now"."""
-    parts: str
-    """The kinds of what is counted: "1 wrong, 4 false alarms"."""
-    ran: str
-    """ "2 of them ran today"."""
     before: int | None
     """The number of the same tests a week before; None where none had run then."""
     change: str
@@ -64,6 +58,11 @@ class NumberLine:
     bars_label: str
     """The values of the small chart in words."""
     url: str
+    when: str = "in 30 days"
+    parts: str = ""
+    """The kinds of what is counted: "1 wrong, 4 false alarms"."""
+    ran: str = ""
+    """ "2 of them ran today"."""
 
 
 NO_EVENTS: Mapping[date, str] = MappingProxyType({})
@@ -94,7 +93,6 @@ def of_tests(
                 verdict=kind.mark,
                 value=len(keys),
                 of=len(now),
-                when="in 30 days",
                 parts=_reds(now[key] for key in keys) if kind is Kind.red else "",
                 ran=f"{len(keys & ran):,} of them ran today" if keys else "",
                 before=earlier,
@@ -132,8 +130,6 @@ def of_devices(fleet: Fleet, counted: Sequence[tuple[date, DayDevices]]) -> Numb
         value=len(fleet.trouble),
         of=known,
         when="now",
-        parts="",
-        ran="",
         before=before,
         change=change if known else "",
         better=_better(sick, before),
@@ -145,14 +141,9 @@ def of_devices(fleet: Fleet, counted: Sequence[tuple[date, DayDevices]]) -> Numb
 
 def _reds(standings: Iterable[Standing]) -> str:
     """Return how many of the red tests are wrong, or false alarms: "1 wrong, 4 false alarms"."""
-    kinds = Counter(
-        "wrong" if one.wrong else "false alarm" if one.false_alarm else "not judged"
-        for one in standings
-    )
-    parts = [f"{kinds['wrong']:,} wrong"] if kinds["wrong"] else []
-    parts += [words.count(kinds["false alarm"], "false alarm")] if kinds["false alarm"] else []
-    parts += [f"{kinds['not judged']:,} not judged"] if kinds["not judged"] else []
-    return ", ".join(parts)
+    nouns = ("wrong", "wrong"), ("false alarm", "false alarms"), ("not judged", "not judged")
+    kinds = Counter(0 if one.wrong else 1 if one.false_alarm else 2 for one in standings)
+    return ", ".join(words.count(kinds[place], *nouns[place]) for place in sorted(kinds))
 
 
 def _better(value: int, before: int | None) -> bool | None:

@@ -82,9 +82,8 @@ def test_tests_by_builds_are_read_from_the_sums(engine: Engine) -> None:
         cursor: str | None = None, limit: int = 50, columns: int = 20, **query: str
     ) -> matrix_page.MatrixView:
         with engines.reading(engine) as session:
-            return matrix_page.read(
-                session, {"branch": "main", **query}, cursor, limit, columns, later
-            )
+            given = {"branch": "main", "builds": str(columns), **query}
+            return matrix_page.read(session, given, cursor, limit, later)
 
     view = read()
     assert (view.branch, view.branches) == ("main", ("main", "other"))
@@ -353,7 +352,7 @@ def test_the_pages_say_what_their_twins_say_and_hostile_names_stay_text(
         bad = api.client.get("/matrix.json?cursor=x")
         assert (bad.status_code, bad.json()["detail"]) == (
             400,
-            "cursor: unknown; follow the link `next` of this matrix",
+            "cursor: unknown; follow the link `next` of this list",
         )
         assert api.client.get("/matrix?cursor=x").status_code == 400
         for odd in (
