@@ -88,10 +88,9 @@ FLAGS = Noun(
         "updated": "updated_at",
     },
     "a flag",
-    about="Look at flags, acknowledge and resolve them.",
     filters={
         "kind": "List only this kind, such as flaky or 'hollow pass'.",
-        "state": "List only this state: open, acknowledged, resolved; any lists all.",
+        "state": "List only this state: open (also reopened), acknowledged, resolved; any: all.",
         "test": "List only flags of this test's key.",
         "build": "List only flags whose newest evidence is of this build.",
         "job": "List only flags whose newest evidence is of this job.",
