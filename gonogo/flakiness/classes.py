@@ -20,7 +20,7 @@ class _Row(Row):
     """A class; known findings look as new ones do."""
 
     plural: str = ""
-    """What follows the label behind a number other than 1."""
+    """The end of the label behind a number other than 1."""
     level: Level | None = None
     """How loud its annotation on GitHub and GitLab is; None: it has none."""
     color: str = ""

@@ -52,11 +52,11 @@ class _Row(Row):
     """When it opens, or is renewed: "when a job ends and ..." (docs/flakiness.md)."""
     advice: str = ""
     verdict: Verdict | None = None
-    """That of the seeds that are evidence by themselves; None: several seeds are."""
+    """The verdict of seeds that are evidence by themselves; None: several seeds are."""
     shape: str = ""
     """The name of its own shape on pages."""
     accepts: Accepted | None = None
-    """What an acknowledgement accepts; None: the flag blocks no commit."""
+    """The results that an acknowledgement accepts; None: the flag blocks no commit."""
     explained_is_quiet: bool = False
     """Whether a red seed is quiet if rounding explains it."""
     needs_numbers: bool = True

@@ -56,7 +56,7 @@ class Case(ABC):
     @property
     @abstractmethod
     def questions(self) -> list[Question]:
-        """What the judge is asked about the outputs."""
+        """Return the questions about the outputs."""
 
     @abstractmethod
     def of_expected(self, outputs: Arrays, form: str) -> Case:
@@ -121,7 +121,7 @@ class TestCase(Case):
 
     @property
     def questions(self) -> list[Question]:
-        """What the judge is asked: by the declared arithmetic, then by any."""
+        """Return the questions: by the declared arithmetic, then by any."""
         return questions(self.test, self.given, self.arithmetic)
 
     def of_expected(self, outputs: Arrays, form: str) -> TestCase:

@@ -57,11 +57,11 @@ class FunctionCase(Case):
     graphs: Sequence[Graph]
     """The reference, then other ways."""
     inputs: Arrays
-    """What the kernel was given."""
+    """The arrays that the kernel was given."""
     raw: Arrays
-    """What tolerances compare with: inputs before they were rounded, where they are known."""
+    """Inputs before they were rounded, where they are known: tolerances compare with these."""
     formats: Formats
-    """Those of inputs and outputs."""
+    """The formats of inputs and outputs."""
     programs: Sequence[Program]
     """The declared arithmetic; empty: it is found."""
 
@@ -80,8 +80,8 @@ class FunctionCase(Case):
             {name: _exact(self.graphs[0], inputs, name) for name in self.outputs}
             for inputs in ({**self.inputs, **self.raw}, self.inputs)
         )
-        asked = self.questions, self.outputs, right, quantized
-        judged = judged_outputs(*asked, self.tolerance_for, self.shape_of)
+        arrays = self.outputs, right, quantized
+        judged = judged_outputs(self.questions, *arrays, self.tolerance_for, self.shape_of)
         return summed_up(judged, self.tolerance_for)
 
     def of_expected(self, outputs: Arrays, form: str) -> FunctionCase:

@@ -151,7 +151,7 @@ def summed_up(
 
 
 def judged_outputs(
-    asked: Sequence[Question],
+    questions: Sequence[Question],
     outputs: Arrays,
     right: Arrays,
     quantized: Arrays,
@@ -165,7 +165,7 @@ def judged_outputs(
     """Return the judgment of each output, by the first question whose graphs have it.
 
     Args:
-        asked: the questions.
+        questions: the declared arithmetic's, then that about any.
         outputs: what the kernel gave, in any shape.
         right: the exact function of the data: tolerances are measured from it.
         quantized: that of what the kernel was given, in the same shapes.
@@ -176,7 +176,7 @@ def judged_outputs(
         with_faults: whether to name the fault of what a declared arithmetic doesn't explain.
     """
     judged: dict[str, OutputJudgement] = {}
-    for question in asked:
+    for question in questions:
         known = question.graphs[0].outputs
         some, expected = (
             {

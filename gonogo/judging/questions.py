@@ -33,9 +33,9 @@ class Question:
     graphs: Sequence[Graph]
     """The reference, then other ways; of a declared arithmetic its graph alone."""
     inputs: Arrays
-    """What the kernel was given, in the shapes of the reference."""
+    """The kernel's inputs, in the shapes of the reference."""
     formats: Mapping[str, str]
-    """Those of the outputs."""
+    """The formats of the outputs."""
     narrow: Sequence[str]
     """The 16-bit formats of the tensors."""
     declared: Sequence[Candidate]
@@ -58,8 +58,8 @@ def narrow_formats(formats: Iterable[str]) -> list[str]:
 
 def allcloses(names: Iterable[str], tolerance_for: ToleranceFor) -> dict[str, Tolerance]:
     """Return rtol and atol of the outputs that declare them."""
-    found = {name: allclose_of(tolerance_for(name)) for name in names}
-    return {name: allclose for name, allclose in found.items() if allclose is not None}
+    declared = {name: allclose_of(tolerance_for(name)) for name in names}
+    return {name: allclose for name, allclose in declared.items() if allclose is not None}
 
 
 def questions(
@@ -81,10 +81,10 @@ def questions(
         ]
     tolerances = allcloses(test.outputs, test.tolerance_for)
     forms = dict.fromkeys(test.outputs, form)
-    asked = Question(workloads.graphs_of(test), inputs, forms, narrow, (), known, tolerances)
+    whole = Question(workloads.graphs_of(test), inputs, forms, narrow, (), known, tolerances)
     if arithmetic is None:
-        return [asked]
-    return [replace(asked, graphs=[one.graph for one in known], declared=known, known=()), asked]
+        return [whole]
+    return [replace(whole, graphs=[one.graph for one in known], declared=known, known=()), whole]
 
 
 def reference_digest(test: TestSpec) -> str:

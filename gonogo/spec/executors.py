@@ -18,7 +18,7 @@ class OwnBuild:
 
     name: str
     outputs: tuple[str, ...] | None = None
-    """Those it produces; None: all."""
+    """The outputs that it produces; None: all."""
 
 
 @dataclass(frozen=True)
@@ -37,16 +37,16 @@ class Executor:
     element_s: float = 0.0
     """The same per element of the shape, in addition."""
     package: str | None = None
-    """What its interpreter must have."""
+    """A package that its interpreter must have."""
     command: Literal["none", "program", "arguments"] = "none"
-    """What a build's `command` in the builds file is."""
+    """The kind of a build's `command` in the builds file."""
     stages: bool = False
     on_chips: bool = False
     """Its kernels run on a chip, where the host has one; elsewhere it gets a virtual device."""
     on_wormhole: bool = False
     """On a Wormhole, real or emulated: its kernels multiply by 1/N, truncated to bf16."""
     builds: tuple[OwnBuild, ...] = ()
-    """Those that it defines itself. The host's builds file defines any other name."""
+    """The builds that it defines itself. The host's builds file defines any other name."""
     default_build: str | None = None
     """The one that `gonogo check` runs if none is named."""
     canary: str | None = None

@@ -23,9 +23,9 @@ class Statistic:
 
     name: str
     sentence: str
-    """What it is, for the docs and for hovering on pages."""
+    """Its meaning, for the docs and for hovering on pages."""
     reference: Literal["raw", "quantized", "replay", ""] = ""
-    """What the output is compared with: the raw or the quantized reference, or a replay."""
+    """The output is compared with it: the raw or the quantized reference, or a replay."""
     kind: Any = float
     """The type of its value where it isn't null; the service refuses other values."""
     label: str = ""
