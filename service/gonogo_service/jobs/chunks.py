@@ -141,13 +141,12 @@ def _waiting(session: Session, queue: str, count: int) -> list[_Candidate]:
         .join(JobRow, OPEN.job_id == JobRow.id)
         .where(*waits, JobRow.state.in_(closing.LIVE))
         .subquery()
-        .c
     )
-    first = select(ranked).where(ranked.rank <= count)
+    first = select(ranked).where(ranked.c.rank <= count)
     return [
         _Candidate((job_id, number), owner, priority)
         for job_id, cursor, ready, owner, priority, _ in session.execute(
-            first.order_by(ranked.priority.desc(), ranked.job_id, ranked.number)
+            first.order_by(ranked.c.priority.desc(), ranked.c.job_id, ranked.c.number)
         )
         for number in range(cursor, cursor + min(ready, count))
     ]

@@ -19,7 +19,6 @@ from gonogo_service.kit.database.ids import floor, is_id, new_id
 from gonogo_service.kit.database.paging import Page, newest_first
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import LISTED_KINDS, JobKind, JobState
-from gonogo_service.kit.outbox import outbox
 from gonogo_service.tests import test_specs
 from gonogo_service.tests.model import TestSpecRow
 
@@ -35,7 +34,7 @@ FILTERS = {
 
 
 def create(session: Session, new: NewJob, *, now: datetime | None = None) -> JobRow:
-    """Store the job, its work and its outbox row in the caller's transaction.
+    """Store the job and its work in the caller's transaction.
 
     Notify the dispatcher after the commit. Raises ValueError when there is no work, or a seed
     twice: the API checks both before.

@@ -5,38 +5,18 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Protocol
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from gonogo.spec.verdicts import Verdict
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.results.model import BLOCK, WHOLE, JobBlockRow, ResultRow
 from gonogo_service.results.seed_order import SeedOrder
 from gonogo_service.results.seeds import SEED
 
 MAX_ROWS = 32 * BLOCK
 """Rows that are read: in a job with more seeds, or without rows, the blocks are the cells."""
-
-
-class GridJob(Protocol):
-    """The facts about a job that its grid needs."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def done(self) -> int: ...
-    @property
-    def seeds(self) -> Any: ...
-    @property
-    def repeats(self) -> int: ...
-    @property
-    def added_seeds(self) -> Any: ...
-    @property
-    def sequential(self) -> Any: ...
-    @property
-    def seeds_removed_at(self) -> datetime | None: ...
 
 
 @dataclass
@@ -62,7 +42,7 @@ class Grid:
     cells: tuple[Cell, ...]
 
 
-def read(session: Session, job: GridJob, most: int) -> Grid:
+def read(session: Session, job: JobRow, most: int) -> Grid:
     """Return a job's grid of at most `most` cells; of sequential seeds, up to its last result."""
     order = SeedOrder.of(job.seeds, job.repeats, job.added_seeds)
     if job.done > MAX_ROWS or job.seeds_removed_at is not None:
@@ -115,7 +95,7 @@ def _placed(
             yield place, verdict, 1
 
 
-def _by_blocks(session: Session, job: GridJob, order: SeedOrder) -> Grid:
+def _by_blocks(session: Session, job: JobRow, order: SeedOrder) -> Grid:
     """Return the grid whose cells are blocks of seeds; added seeds are in the last."""
     table, repeats = JobBlockRow, order.repeats
     first = func.min(table.seed * repeats + table.repeat)

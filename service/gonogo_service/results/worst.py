@@ -11,13 +11,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from sqlalchemy import BigInteger, ColumnElement, Double, Integer, Select, Text, func, select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.classes import LOST
 from gonogo.spec.verdicts import WORST_FIRST
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.columns import IdType, VerdictType
 from gonogo_service.kit.database.each import Ask, Columns, Given, among, of_each
 from gonogo_service.kit.database.paging import batched
@@ -25,6 +26,7 @@ from gonogo_service.results import seeds as stored
 from gonogo_service.results.model import WHOLE, JobBlockRow, ResultRow
 from gonogo_service.results.seeds import SEED, StoredSeed
 from gonogo_service.results.tallies import Tally, of_jobs
+from gonogo_service.tests.variants import JobFacts
 
 METRICS = ("tolerance_ratio", "rounding_ratio")
 """The statistics that may be the axis of a chart."""
@@ -89,15 +91,8 @@ class Mark(NamedTuple):
     """WHOLE for a seed without outputs."""
 
 
-class Counted(Protocol):
-    """A job with its number of (seed, repeat), in total and by verdict."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def done(self) -> int: ...
-    @property
-    def counts(self) -> Mapping[str, int]: ...
+Counted = JobRow | JobFacts
+"""A job with its number of (seed, repeat), in total and by verdict."""
 
 
 def marks(

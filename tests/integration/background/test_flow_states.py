@@ -233,8 +233,8 @@ def test_a_shortfall_gets_an_attempt_for_exactly_the_missing_ones_and_at_last_an
     )
     missing = results.get(current, job.id, 3)
     assert missing is not None
-    assert missing["message"] == "no result after 3 attempts; the last one: no device"
-    assert missing["attempt"] == third.attempt
+    assert missing.message == "no result after 3 attempts; the last one: no device"
+    assert missing.attempt == third.attempt
     assert send(current) == []
 
 

@@ -159,7 +159,7 @@ def test_of_a_large_job_only_what_is_shown_is_read(
     assert [seed.seed for seed in view.worst[:2]] == [SEEDS - 1, SEEDS - 2]
     assert view.worst[0].message == "no answer"
     assert {output.output for output in view.worst[2].outputs} == {"dx", "dgamma", "dbeta"}
-    beyond = [seed.outputs[0].rounding_ratio or 0.0 for seed in view.worst[2:]]
+    beyond = [seed.outputs[0].numbers["rounding_ratio"] or 0.0 for seed in view.worst[2:]]
     assert beyond == sorted(beyond, reverse=True)
     assert view.grid.finished == SEEDS
 

@@ -116,7 +116,7 @@ def list_jobs(
     cursor: Cursor = None,
 ) -> Any:
     """List jobs that match all filters, without their diagnoses."""
-    where = {"state": state, "verdict": verdict, "test": test, "workload": workload}
+    where: dict[str, Any] = {"state": state, "verdict": verdict, "test": test, "workload": workload}
     where |= {"build": build, "owner": owner, "kind": kind, "label": label}
     with context.reading() as session:
         page = stored.list_(session, limit=limit, cursor=cursor, **where)
