@@ -165,6 +165,7 @@ def test_a_cancelled_job_is_said_to_be_one_and_exits_with_1(
 
     job = {
         "id": "1",
+        "kernel": "layernorm_bw",
         "state": "cancelled",
         "verdict": None,
         "done": 5,
