@@ -19,7 +19,7 @@ from gonogo_service.kit.database.states import JobState
 from gonogo_service.tests import axis_changes, entry_names, recent_builds, standings, test_list
 from gonogo_service.tests.recent_builds import FailureRate
 from gonogo_service.tests.standings import Kind
-from gonogo_service.tests.test_list import TestFilter, TestRecord
+from gonogo_service.tests.test_list import ListedTest, TestFilter
 from gonogo_service.tests.variants import Variant
 
 FILTERS = ("kernel", "search", "standing", "sort", ranges.PARAMETER)
@@ -153,7 +153,7 @@ def listed(
 
 
 def _lines(
-    session: Session, tests: Sequence[TestRecord], filters: TestFilter, now: datetime
+    session: Session, tests: Sequence[ListedTest], filters: TestFilter, now: datetime
 ) -> tuple[TestLine, ...]:
     """Return the lines of these tests; all that they show is read together."""
     keys = {test.spec.key for test in tests}
@@ -177,7 +177,7 @@ def _lines(
     strips = {key: build_cells.places(results[variant]) for key, variant in shown.items()}
     changes = axis_changes.of_tests(session, strips)
 
-    def line(test: TestRecord) -> TestLine:
+    def line(test: ListedTest) -> TestLine:
         spec, job = test.spec, test.job
         variant, of_test = shown.get(spec.key), changes.get(spec.key, ())
         builds = results[variant] if variant else ()
@@ -192,7 +192,7 @@ def _lines(
             details=details_of(spec.test, entries.get(spec.key)),
             where=words.variant_of(variant) if variant else "",
             others=max(0, len(test.variants) - 1),
-            badges=badges(test.grades[variant]) if variant in test.grades else (),
+            badges=badges(test.grades[variant]) if variant and variant in test.grades else (),
             recent=build_cells.recent(builds, of_test),
             week=week,
             month=month,
@@ -211,7 +211,7 @@ def _lines(
 
 
 def _attention(
-    variant: Variant, test: TestRecord, filters: TestFilter
+    variant: Variant, test: ListedTest, filters: TestFilter
 ) -> tuple[bool, bool, int, bool]:
     """Return how much a variant needs attention, as the list's filter and its order see it.
 

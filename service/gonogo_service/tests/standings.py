@@ -120,7 +120,9 @@ def read(
     rows = session.execute(_query(given, every_build), {name: values[name] for name in given})
     return {
         Variant(*variant): Standing(
-            *map(bool, flags), None if rank is None else WORST_FIRST[rank], at
+            **dict(zip(_FLAGS, map(bool, flags), strict=True)),
+            verdict=None if rank is None else WORST_FIRST[rank],
+            at=at,
         )
         for *variant, at, rank, flags in ((*row[:6], row[6:]) for row in rows)
     }
@@ -146,8 +148,8 @@ def worst_verdict(standings: Iterable[Standing]) -> str | None:
 
 
 def _worst(some: list[Standing]) -> Standing:
-    flags = (any(getattr(one, name) for one in some) for name in _FLAGS)
-    return Standing(*flags, worst_verdict(some), max(one.at for one in some))
+    flags = {name: any(getattr(one, name) for one in some) for name in _FLAGS}
+    return Standing(**flags, verdict=worst_verdict(some), at=max(one.at for one in some))
 
 
 class Memory(recent_days.Memory[Standings]):

@@ -63,10 +63,8 @@ class TestFilter:
     standings: Standings = field(default_factory=dict)
 
 
-class TestRecord(NamedTuple):
+class ListedTest(NamedTuple):
     """A test in a list."""
-
-    __test__ = False  # pytest: not a test case
 
     spec: TestSpecRow
     variants: tuple[Variant, ...]
@@ -90,7 +88,7 @@ def list_(
     sort: str = NEWEST,
     limit: int = 50,
     cursor: str | None = None,
-) -> Page[TestRecord]:
+) -> Page[ListedTest]:
     """Return tests in one of the SORTS; the cursor is a key. Raises BadCursor."""
     newest = TestSpecRow.created_at, TestSpecRow.key
     order = newest if sort == NEWEST else (attention(), *newest)
@@ -102,10 +100,10 @@ def list_(
     graded, ran = _grades(session, keys), variants_of_all(session, keys)
     jobs = {job.test_key: job for job in session.execute(_last_jobs(), {"test_keys": keys})}
 
-    def record(test: TestSpecRow) -> TestRecord:
+    def record(test: TestSpecRow) -> ListedTest:
         variants = ran.get(test.key, ())
         grades = {variant: graded[variant] for variant in variants if variant in graded}
-        return TestRecord(test, variants, grades, flagged.get(test.key, 0), jobs.get(test.key))
+        return ListedTest(test, variants, grades, flagged.get(test.key, 0), jobs.get(test.key))
 
     return Page(tuple(map(record, page.items)), page.next)
 
