@@ -69,7 +69,7 @@ gc.disable()
 shared_statements.share()
 
 
-IN_DEPTH = ("acceptance", "browser", "docs", "hardware", "simulator")
+IN_DEPTH = ("acceptance", "browser", "docs", "hardware", "integration/workers", "simulator")
 """Folders whose tests only `make test-all` runs."""
 NEEDS = {"postgres_admin", "private_postgres", "gtest_programs"}
 """Fixtures of what a newcomer need not have; `make test` leaves out the tests that take them."""
@@ -92,7 +92,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for path in dict.fromkeys(item.path for item in items):
         files[path.relative_to(tests).as_posix().startswith(WAITING)].append(path)
     for item in items:
-        if item.path.relative_to(tests).parts[0] in IN_DEPTH or _needs(item):
+        if item.path.relative_to(tests).as_posix().startswith(IN_DEPTH) or _needs(item):
             item.add_marker(pytest.mark.slow)
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return

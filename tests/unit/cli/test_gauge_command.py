@@ -88,6 +88,7 @@ def test_the_exit_code_is_0_for_a_sharp_test_without_false_alarms(run: Run, tmp_
     assert report(sharp)["tests"][0]["sharpness"] == "sharp"
 
 
+@pytest.mark.slow
 def test_what_makes_the_exit_code_1_can_be_chosen(run: Run) -> None:
     one_seed = (*BACKWARD, "--seeds", "1")
     loose = (*one_seed, "--atol", "0.5", "--json")
@@ -98,6 +99,7 @@ def test_what_makes_the_exit_code_1_can_be_chosen(run: Run) -> None:
     assert run(*tight, "--fail-on", "fail").exit_code == 1
 
 
+@pytest.mark.slow
 def test_other_inputs_are_tried_where_no_tolerance_works(run: Run) -> None:
     flags = ("--kernel", "layernorm_fw", "--shape", "8,64", "--seeds", "1", "--atol", "0.5")
     gauge_report = report(run(*flags, "--json"))
@@ -227,6 +229,7 @@ def test_all_problems_of_a_file_of_tests_are_told_at_once() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("plugin")
 def test_builds_of_a_plug_in_are_the_right_kernels_of_its_gauge(run: Run) -> None:
     flags = (

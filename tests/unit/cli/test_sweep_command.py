@@ -62,6 +62,7 @@ def test_a_right_kernel_has_no_failure() -> None:
     assert (report["failures"], report["errors"]) == ([], {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "verdict", "shape"),
     [

@@ -87,6 +87,7 @@ def run(program: Path, *words: str, folder: Path | None = None) -> subprocess.Co
     )
 
 
+@pytest.mark.slow
 def test_any_container_becomes_float32_that_numpy_reads(alone: Path, tmp_path: Path) -> None:
     assert run(alone, folder=tmp_path).returncode == 0
     (place,) = tmp_path.iterdir()

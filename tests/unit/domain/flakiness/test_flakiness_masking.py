@@ -46,6 +46,7 @@ def emulated(build: str, defect: str, seeds: range, stray: float = 0.0) -> Recor
     return Record(build, judged_seeds)
 
 
+@pytest.mark.slow
 def test_a_series_of_builds_turns_green_and_the_fault_stays() -> None:
     """As in the bug report, two red builds turn green without a fix; the last has a real fix."""
     records = [

@@ -59,6 +59,7 @@ def nightly() -> tuple[TestSpec, list[measure.Row], MeasuredTest]:
     return test, measured_rows, report(test, measured_rows)
 
 
+@pytest.mark.slow
 def test_atol_a_half_misses_every_fault_of_the_nightly_reductions_and_so_does_pcc() -> None:
     _, _, gauge = nightly()
     assert gauge.false_alarms.count == 0
@@ -82,6 +83,7 @@ def test_the_advised_nightly_tolerance_rejects_mutants_and_passes_right_kernels(
             assert green == passes, measured["part"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("inputs", "name"),
     [("offset x and dy", "double-subtract"), ("hot middle tile of dy", "tile-missing")],
@@ -121,6 +123,7 @@ def test_whether_a_fault_can_show_depends_on_the_formats(output: str, shows: boo
     assert row(mutant(test, "rstd-off-1e-3"), measure.Drawn.of(test, 0))["able"] is shows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("features", [64, 519])
 def test_the_gates_of_ttnn_s_own_suites_miss_wrong_kernels_at_every_width(features: int) -> None:
     test = spec("layernorm_fw", (32, features))
@@ -132,6 +135,7 @@ def test_the_gates_of_ttnn_s_own_suites_miss_wrong_kernels_at_every_width(featur
     assert "moreh-backward" not in gates
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ttnn-bf16", "ttnn-ulp-fp32-dst"])
 def test_a_gate_judged_from_a_row_says_what_it_would_have_said_as_the_test_s_own(name: str) -> None:
     """The declared tolerance of a test that has the gate's, and of one that has none."""
@@ -150,6 +154,7 @@ def test_a_gate_judged_from_a_row_says_what_it_would_have_said_as_the_test_s_own
     assert judgement.verdict.value == ("pass_by_tolerance" if is_within else "fail")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["layernorm_bw", "layernorm_fw", "rmsnorm_bw"])
 def test_right_kernels_in_every_arithmetic_are_explained_and_give_other_bits(kernel: str) -> None:
     test = spec(kernel, (16, 519))

@@ -150,6 +150,7 @@ def test_a_downstream_output_is_there_where_the_build_has_it() -> None:
     assert judgement.outputs["linear"].verdict is Verdict.not_judged
 
 
+@pytest.mark.slow
 def test_exact_inputs_name_each_output_that_is_wrong() -> None:
     exact = {"inputs": {"regime": "exact"}, "tolerance": LOOSE}
     case = Case.of(spec("layernorm_fw", (8, 64), **exact))

@@ -185,6 +185,7 @@ def test_what_was_inconclusive_while_it_was_red_is_undecided_once_it_is_green(
     assert decided.verdict is Verdict.pass_by_tolerance  # whatever dx is
 
 
+@pytest.mark.slow
 def test_a_job_with_a_reference_build_is_judged_by_the_difference(
     seeds: dict[str, tuple[Case, dict[str, Any]]],
 ) -> None:

@@ -82,6 +82,7 @@ def not_a_number(y: Array) -> None:
     y[2, 2] = np.nan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["fp32", "bf16", "fp16"])
 @pytest.mark.parametrize("damage", [one_row, other_row, one_step, not_a_number])
 def test_damage_in_one_row_is_found(damage: Callable[[Array], None], form: str) -> None:

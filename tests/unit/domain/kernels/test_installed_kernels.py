@@ -78,6 +78,7 @@ def test_a_reference_that_can_t_be_traced_is_told_in_one_line(
     assert "np.fft can't be traced" in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["l2norm_fw", "l2norm_gradients"])
 def test_the_gauge_finds_every_mutant_and_no_right_kernel(kernel: str) -> None:
     shape = ("--kernel", kernel, "--shape", "64,1024", "--rtol", "0.1", "--atol", "0.05")

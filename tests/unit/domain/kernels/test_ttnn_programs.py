@@ -75,6 +75,7 @@ def test_those_bits_are_explained_where_only_their_size_is_known(case: Case) -> 
     assert answer.outputs[output].explanation is Explanation.explained
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", KNOWN[:18:6])
 def test_a_step_in_one_element_is_not_explained(case: Case) -> None:
     output = case.first_output
