@@ -104,9 +104,7 @@ def _seeds(count: int) -> str:
     return f"{count} seed{'' if count == 1 else 's'}"
 
 
-def tail(
-    ratios: Iterable[float | None] | Array, level: float | None = None, unit: str = SEEDS
-) -> Tail:
+def tail(ratios: Iterable[float | None] | Array, unit: str = SEEDS) -> Tail:
     """Predict P(tolerance_ratio > 1) from the ratios of many seeds of one variant.
 
     ratios: independent samples, in any order; None and NaN are left out, Inf is a failure outside
@@ -115,16 +113,13 @@ def tail(
     Peaks over a threshold (Pickands, Annals of Statistics 3, 1975): the exceedances of a high
     threshold u follow a generalized Pareto distribution, so P(X > 1) = k/n (1 + xi
     (1-u)/sigma)^(-1/xi). The threshold is swept over the policy's shares: the prediction is the
-    median of them, the bound the largest of their bounds, each the `level` quantile of a parametric
-    bootstrap. Never below 1/(10 x seeds).
+    median of them, the bound the largest of their bounds, each the quantile `tail_level` of a
+    parametric bootstrap. Never below 1/(10 x seeds).
 
     No tail can be fitted to numbers that are all equal or mostly above 1: then the observed rate
     decides, and `words` says so. Deterministic: the bootstrap's stream is fixed.
     """
-    level = POLICY.tail_level if level is None else level
-    is_array = isinstance(ratios, np.ndarray)
-    values = ratios if is_array else [math.nan if ratio is None else ratio for ratio in ratios]
-    array = np.asarray(values, dtype=np.float64).ravel()
+    array = np.array([math.nan if ratio is None else ratio for ratio in ratios], np.float64)
     known = np.sort(np.abs(array[~np.isnan(array)]))
     seeds = len(known)
     observed = rate(int((known > LIMIT).sum()), seeds)
@@ -135,7 +130,7 @@ def tail(
         predicted=None,
         upper=None,
         at_most=False,
-        level=level,
+        level=POLICY.tail_level,
         thresholds=(),
         largest=float(known[-1]) if seeds and math.isfinite(known[-1]) else None,
         words=f"not enough {unit}: {seeds} of {POLICY.least_seeds}",
@@ -144,21 +139,21 @@ def tail(
     if seeds < POLICY.least_seeds:
         return known_tail
     finite = known[np.isfinite(known)]
-    fits = _sweep(finite, level)
+    fits = _sweep(finite)
     floor = 1.0 / (POLICY.tail_reach * seeds)
     if not fits:
         reason = "all equal, or ties only" if not observed.failures else "too many above the limit"
         return replace(
             known_tail,
             predicted=max(floor, observed.failures / seeds),
-            upper=_counted(observed.failures, seeds, level),
+            upper=_counted(observed.failures, seeds),
             at_most=not observed.failures,
             words=f"no tail to fit ({reason}): {observed.words} failed",
         )
     middle = float(np.median([predicted for _, _, predicted, _ in fits]))
     bound = max(upper for _, _, _, upper in fits)
     if infinite := (seeds - len(finite)) / seeds:
-        lost = _counted(seeds - len(finite), seeds, level)
+        lost = _counted(seeds - len(finite), seeds)
         middle, bound = infinite + (1 - infinite) * middle, lost + (1 - lost) * bound
     predicted, at_most = max(floor, middle), middle <= floor
     upper = min(1.0, max(predicted, bound))
@@ -168,20 +163,20 @@ def tail(
         upper=upper,
         at_most=at_most,
         thresholds=tuple(Threshold(*fit[:3]) for fit in fits),
-        words=f"{rates_in_words(predicted, upper, at_most, level, unit)} ({seeds} {unit})",
+        words=f"{rates_in_words(predicted, upper, at_most, unit)} ({seeds} {unit})",
     )
 
 
-def _counted(failures: int, seeds: int, level: float) -> float:
+def _counted(failures: int, seeds: int) -> float:
     """Return the one-sided bound of a rate of counts."""
-    high = rate(failures, seeds, level=max(0.0, 2 * level - 1)).high
+    high = rate(failures, seeds, level=2 * POLICY.tail_level - 1).high
     assert high is not None
     return high
 
 
-def rates_in_words(predicted: float, upper: float, at_most: bool, level: float, unit: str) -> str:
+def rates_in_words(predicted: float, upper: float, at_most: bool, unit: str) -> str:
     """Return "at most 2 failures per thousand seeds predicted, 3 at 95% confidence" or alike."""
-    confidence = f"at {100 * level:.3g}% confidence"
+    confidence = f"at {100 * POLICY.tail_level:.3g}% confidence"
     if at_most and upper <= predicted:  # the seeds only bound the rate
         return f"fewer than {1000 * upper:.3g} failures per thousand {unit} {confidence}"
     return (
@@ -190,7 +185,7 @@ def rates_in_words(predicted: float, upper: float, at_most: bool, level: float, 
     )
 
 
-def _sweep(ordered: Array, level: float) -> list[tuple[float, int, float, float]]:
+def _sweep(ordered: Array) -> list[tuple[float, int, float, float]]:
     """Return (threshold, exceedances, predicted, bound) of each threshold below the limit."""
     seeds = len(ordered)
     counts = {min(POLICY.tail_most, int(share * seeds)) for share in POLICY.tail_shares}
@@ -210,12 +205,12 @@ def _sweep(ordered: Array, level: float) -> list[tuple[float, int, float, float]
             continue
         one = excess[None, :] / excess.max()
         predicted = count / seeds * float(survival(reach, *pareto_fit(one))[0])
-        fits.append((threshold, count, predicted, _bound(one, reach, seeds, level, rng)))
+        fits.append((threshold, count, predicted, _bound(one, reach, seeds, rng)))
     return fits
 
 
-def _bound(one: Array, reach: float, seeds: int, level: float, rng: np.random.Generator) -> float:
-    """Return the quantile `level` of the predicted rate over samples of the shrunk fit."""
+def _bound(one: Array, reach: float, seeds: int, rng: np.random.Generator) -> float:
+    """Return the quantile of the predicted rate over samples of the shrunk fit."""
     count = one.shape[1]
     shape, scale = (float(number[0]) for number in pareto_fit(one, shrink=True))
     block = max(1, _BLOCK // ((20 + int(math.sqrt(count))) * count))
@@ -228,7 +223,7 @@ def _bound(one: Array, reach: float, seeds: int, level: float, rng: np.random.Ge
         drawn = exponential if is_flat else np.expm1(shape * exponential) / shape
         samples = np.sort(scale * drawn, axis=1)
         rates.append(exceeding * survival(reach, *pareto_fit(samples, shrink=True)))
-    return float(np.quantile(np.concatenate(rates), level))
+    return float(np.quantile(np.concatenate(rates), POLICY.tail_level))
 
 
 def pareto_fit(excess: Array, shrink: bool = False) -> tuple[Array, Array]:

@@ -66,9 +66,6 @@ def test_the_prediction_is_the_median_of_the_thresholds() -> None:
     true = math.exp(-5.5)
     for fit in near.thresholds:
         assert fit.predicted == pytest.approx(true, rel=0.2)
-    halfway = tail(quantiles(200) / 5.5, level=0.5).upper
-    assert halfway is not None
-    assert halfway < near.upper
 
 
 @pytest.mark.parametrize(
@@ -87,4 +84,4 @@ def test_the_prediction_is_the_median_of_the_thresholds() -> None:
 def test_rates_are_told_with_their_bound(
     predicted: float, upper: float, at_most: bool, words: str
 ) -> None:
-    assert rates_in_words(predicted, upper, at_most, 0.95, "seeds") == words
+    assert rates_in_words(predicted, upper, at_most, "seeds") == words
