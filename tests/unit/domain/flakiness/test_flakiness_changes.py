@@ -116,11 +116,11 @@ def test_points_left_out_do_not_move_the_place() -> None:
     assert detection.changes[0].place == 30
 
 
-def test_a_hundred_thousand_points_have_their_change() -> None:
-    (change,) = number_changes(shifted(100_000, 1)).changes
-    assert abs(change.place - 50_000) <= 1000
-    (rate_change,) = rate_changes([(0, 1)] * 50_000 + [(1, 1)] * 50_000).changes
-    assert rate_change.place == 50_000
+def test_ten_thousand_points_have_their_change() -> None:
+    (change,) = number_changes(shifted(10_000, 1)).changes
+    assert abs(change.place - 5_000) <= 100
+    (rate_change,) = rate_changes([(0, 1)] * 5_000 + [(1, 1)] * 5_000).changes
+    assert rate_change.place == 5_000
 
 
 ANY = st.one_of(st.none(), st.floats(), st.lists(st.none() | st.floats(), max_size=4))

@@ -24,7 +24,7 @@ from numeric_cases import spec
 
 ARITHMETIC = "tt-train"
 NIGHTLY = {"rtol": 1e-3, "atol": 0.5}
-FEATURES = 4096
+FEATURES = 1024
 REDUCTIONS = ("last-two-tiles", "double-subtract", "last-block-only", "tt-train-2025", "drop-s1")
 """The faults of the nightly kernel's two reductions: the real ones and the alleged ones."""
 SMALL = ("tile-missing", "unbiased-variance", "bf16-accumulate")

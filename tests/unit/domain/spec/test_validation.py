@@ -63,9 +63,9 @@ def test_a_misspelled_field_is_named_before_what_is_wrong_and_what_is_missing() 
 
 
 def test_a_number_may_have_a_limit_below_which_it_must_be() -> None:
-    assert fields.number(0.5, "p", above=0, below=1) == 0.5
-    with pytest.raises(FieldError, match=r"p: is too large \(allowed: > 0 and < 1\); got 1"):
-        fields.number(1, "p", above=0, below=1)
+    assert fields.number(0.5, "p", above=0, most=1) == 0.5
+    with pytest.raises(FieldError, match=r"p: is too large \(allowed: > 0 and <= 1\); got 1"):
+        fields.number(2, "p", above=0, most=1)
 
 
 def test_an_error_may_be_about_a_field_of_another_document() -> None:
