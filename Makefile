@@ -39,7 +39,7 @@ MUTMUT ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/mutmut-$(MUTMUT_VERSION)
 # what the pages' scripts and styles are made of
 FRONT := $(shell find dashboards/web dashboards/gonogo_dashboards/build.py -name node_modules -prune -o -type f -print 2>/dev/null)
 
-.PHONY: help setup demo up bytecode test test-all test-servers test-simulated explore fuzz fuzz-coverage docs docs-test test-sim wormhole-sim torch libraries corpus lint bench chaos mutants pictures lock audit release sbom pin clean
+.PHONY: help setup demo up bytecode test test-all test-servers test-documentation test-simulated explore fuzz fuzz-coverage docs docs-test test-sim wormhole-sim torch libraries corpus lint bench chaos mutants pictures lock audit release sbom pin clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 20
@@ -98,7 +98,7 @@ test: setup bytecode ## what a newcomer needs, in four minutes: no PostgreSQL, b
 
 # two at a time: each part waits now and then
 test-all: setup bytecode docs ## every test, as CI runs them: servers, kills, browser, wheel, gtest, torch, documentation, simulator
-	@$(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync=line test-servers docs-test test-simulated
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync=line test-servers test-documentation test-simulated
 
 test-servers: bytecode
 	@GONOGO_TEST_TORCH_PYTHON="$${GONOGO_TEST_TORCH_PYTHON:-$(wildcard $(TORCH_VENV)/bin/python)}" \
@@ -121,7 +121,10 @@ fuzz-coverage: setup # each parser for FUZZ_S seconds, by coverage, where atheri
 docs: setup ## the manual as a site, in dashboards/gonogo_dashboards/manual; the service shows it under /manual
 	@$(BIN)/python -m tests.checks.manual
 
-docs-test: docs bytecode ## paste every command of README and docs, compare what they print, follow every link
+docs-test: docs ## paste every command of README and docs, compare what they print, follow every link
+	@$(MAKE) --no-print-directory test-documentation
+
+test-documentation: bytecode
 	@GONOGO_TEST_TORCH_PYTHON="$${GONOGO_TEST_TORCH_PYTHON:-$(wildcard $(TORCH_VENV)/bin/python)}" \
 	  $(BIN)/python -m pytest -n 2 --dist worksteal tests/docs $(ARGS)
 
