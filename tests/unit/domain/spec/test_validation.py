@@ -62,9 +62,9 @@ def test_a_misspelled_field_is_named_before_what_is_wrong_and_what_is_missing() 
     assert "did you mean 'type'?" in str(refused.value)
 
 
-def test_a_number_may_have_a_limit_below_which_it_must_be() -> None:
+def test_a_number_has_its_limits() -> None:
     assert fields.number(0.5, "p", above=0, most=1) == 0.5
-    with pytest.raises(FieldError, match=r"p: is too large \(allowed: > 0 and <= 1\); got 1"):
+    with pytest.raises(FieldError, match=r"p: is too large \(allowed: > 0 and <= 1\); got 2"):
         fields.number(2, "p", above=0, most=1)
 
 
