@@ -42,7 +42,7 @@ def test_the_page_of_a_test_tells_a_masked_fix(server, page: Page) -> None:
     shown = httpx.get(
         f"{server.url}/tests/{key}.json?build=b0304ff7a5&metric=rounding_ratio"
     ).json()
-    assert (shown["build"], shown["curve"]["metric"], len(shown["curve"]["points"])) == (
+    assert (shown["status"]["build"], shown["curve"]["metric"], len(shown["curve"]["points"])) == (
         "b0304ff7a5",
         "rounding_ratio",
         4,
