@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -13,7 +14,6 @@ from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import SeedChoice
 from gonogo_service.jobs import artifacts, job_attempts
 from gonogo_service.jobs.model import ArtifactRow, AttemptRow
-from gonogo_service.kit.database.encoding import timestamp
 
 KIND = "log"
 OF_A_HANG = ("watcher", "triage")
@@ -39,15 +39,6 @@ class LogView:
     """Kind and address of what the watcher and triage tell of a hang."""
     others: tuple[SeedChoice, ...]
     """Seeds whose log is stored."""
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A device's readings at the end of an attempt: a number for each quantity of the view."""
-
-    device: str
-    at: str | None
-    values: tuple[float | None, ...]
 
 
 @dataclass(frozen=True)
@@ -82,7 +73,8 @@ class TelemetryView:
 
     columns: tuple[str, ...]
     devices: tuple[DeviceReadings, ...]
-    readings: tuple[Reading, ...]
+    readings: tuple[tuple[str, datetime | None, tuple[float | None, ...]], ...]
+    """(device, time of the end of an attempt, a number for each column)"""
 
 
 def log(
@@ -131,31 +123,26 @@ def last_lines(log: LogView | None, attempts: Sequence[AttemptRow]) -> str:
 def telemetry(session: Session, job_id: str) -> TelemetryView | None:
     """Return the telemetry of the devices during the job; None where none reports any."""
     attempts = job_attempts.readings(session, job_id)
-    reports = [(attempt.device or "", attempt.telemetry or {}) for attempt in attempts]
-    pairs = (pair for _, telemetry in reports for pair in telemetry.items())
+    reports = [(one.device or "", one.finished_at, one.telemetry or {}) for one in attempts]
     names = list(
         dict.fromkeys(
             name
-            for name, value in pairs
+            for *_, telemetry in reports
+            for name, value in telemetry.items()
             if words.quantity(name)[1] and words.reported_number(value) is not None
         )
     )
     if not names:
         return None
     by_device: dict[str, list[Mapping[str, Any]]] = {}
-    for device, telemetry in reports:
+    for device, _, telemetry in reports:
         by_device.setdefault(device, []).append(telemetry)
-    latest = list(zip(attempts, reports, strict=True))[: -MAX_READINGS - 1 : -1]
     return TelemetryView(
         tuple(", ".join(words.quantity(name)) for name in names),
         tuple(_device(device, readings, names) for device, readings in sorted(by_device.items())),
         tuple(
-            Reading(
-                device,
-                timestamp(attempt.finished_at),
-                tuple(words.reported_number(telemetry.get(name)) for name in names),
-            )
-            for attempt, (device, telemetry) in latest
+            (device, at, tuple(words.reported_number(telemetry.get(name)) for name in names))
+            for device, at, telemetry in reports[: -MAX_READINGS - 1 : -1]
         ),
     )
 

@@ -28,6 +28,7 @@ TEMPLATE_NAMES = {
     "diagnosis": diagnosis,
     "map_charts": map_charts,
     "seed_grid": seed_grid,
+    "selection_tests": selection_tests,
 }
 
 

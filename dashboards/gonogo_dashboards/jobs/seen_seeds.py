@@ -21,7 +21,7 @@ from gonogo_dashboards.kit import arithmetic_view, commands
 from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
 from gonogo_dashboards.kit.cache import LRUCache
 from gonogo_service.jobs.model import JobRow
-from gonogo_service.results import arithmetics, flips, selection_tests, tallies, worst
+from gonogo_service.results import arithmetics, flips, tallies, worst
 from gonogo_service.results.model import WHOLE
 from gonogo_service.results.seeds import StoredSeed
 
@@ -65,9 +65,6 @@ def read(session: Session, row: JobRow, output: str | None, noun: str) -> SeenSe
     is_kernel, has_rows = row.kernel != KERNEL, row.seeds_removed_at is None
     sums = tallies.of_job(session, row.id)
     outputs = {name: tally for name, tally in sums.items() if name != WHOLE}
-    if not is_kernel:
-        judged = selection_tests.judged_outputs(session, row.id)
-        outputs = {name: tally for name, tally in outputs.items() if name in judged}
 
     def read_numbers() -> _Numbers:
         count = WORST_SEEDS if is_kernel else 1

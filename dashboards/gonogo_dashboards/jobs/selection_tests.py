@@ -9,38 +9,14 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.spec.selections import KERNEL
-from gonogo_dashboards.kit.list_rows import OutcomeCount, outcomes
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.results import selection_tests
+from gonogo_service.results.selection_tests import TestRecord
 
 PAGE = 100
 """Tests of a page; the others are a click away. A run may have 20,000."""
-MAX_NUMBERS = 6
 MAX_CHARS = 600
 MAX_SEARCH, MAX_DIGITS = 200, 7
-
-
-@dataclass(frozen=True)
-class TestLine:
-    """One test over the job's iterations.
-
-    Message, failures and numbers are those of its worst iteration.
-    """
-
-    __test__ = False  # pytest: not a test case
-
-    name: str
-    verdict: str
-    outcomes: tuple[OutcomeCount, ...]
-    iteration: int
-    duration_ms: float | None
-    message: str
-    more: str
-    """The rest of a message that is longer than a line."""
-    failures: tuple[tuple[str, int], ...]
-    """(expression, number of failures)"""
-    measurements: tuple[tuple[str, float | None], ...]
-    stage: str | None
 
 
 @dataclass(frozen=True)
@@ -49,7 +25,7 @@ class TestsView:
 
     __test__ = False  # pytest: not a test case
 
-    lines: tuple[TestLine, ...]
+    lines: tuple[TestRecord, ...]
     first: int
     """The place of the first one, from 1."""
     total: int
@@ -57,8 +33,6 @@ class TestsView:
     search: str
     before_url: str | None
     next_url: str | None
-    outcomes: tuple[OutcomeCount, ...]
-    """The outcomes of all tests and iterations."""
     staged: bool
 
 
@@ -91,37 +65,18 @@ def read(session: Session, job: JobRow, part: Part, output: str | None = None) -
     def url(skip: int) -> str:
         return urls.job(job.id, output=output, tests={"search": part.search, "after": skip})
 
-    lines = tuple(map(_line, records))
     return TestsView(
-        lines,
+        tuple(records),
         part.skip + 1,
         total,
         part.search,
         url(max(0, part.skip - PAGE)) if part.skip else None,
         url(part.skip + PAGE) if part.skip + PAGE < total else None,
-        outcomes(job.outcomes or {}),
-        any(line.stage for line in lines),
+        any(record.sample.get("stage") for record in records),
     )
 
 
-def _line(record: selection_tests.TestRecord) -> TestLine:
-    sample = record.sample
-    first, _, more = str(sample.get("message") or "").strip().partition("\n")
-    measured = sample.get("measurements") or {}
-    return TestLine(
-        name=record.name,
-        verdict=record.verdict,
-        outcomes=outcomes(record.outcomes),
-        iteration=record.iteration,
-        duration_ms=sample.get("duration_ms"),
-        message=first[:MAX_CHARS],
-        more=more,
-        failures=tuple(
-            (str(failure.get("expression")), int(failure.get("count", 1)))
-            for failure in sample.get("failures") or ()
-        ),
-        measurements=tuple(
-            (str(name), value) for name, value in list(measured.items())[:MAX_NUMBERS]
-        ),
-        stage=sample.get("stage"),
-    )
+def message(record: TestRecord) -> tuple[str, str]:
+    """Return the first line of a test's message, and the rest."""
+    first, _, more = str(record.sample.get("message") or "").strip().partition("\n")
+    return first[:MAX_CHARS], more

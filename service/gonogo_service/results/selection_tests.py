@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.spec.selections import KERNEL
 from gonogo_service.jobs.model import JobRow
-from gonogo_service.results.model import WHOLE, JobBlockRow, ResultRow
+from gonogo_service.results.model import WHOLE, ResultRow
 
 _OUTCOMES = ("error", "crash", "hang", "failed", "skipped", "not_run", "passed")
 """Worst first."""
@@ -33,13 +33,6 @@ class TestRecord:
     iteration: int
     repeat: int
     sample: Mapping[str, Any] = field(default_factory=dict)
-
-
-def judged_outputs(session: Session, job_id: str) -> set[str]:
-    """Return the outputs with numbers: the arrays that tests handed over."""
-    table = JobBlockRow
-    query = select(table.output).where(table.job_id == job_id, table.output != WHOLE).distinct()
-    return set(session.scalars(query))
 
 
 def census(session: Session, job: JobRow) -> dict[tuple[str, str | None], int]:

@@ -247,4 +247,4 @@ def test_a_dead_broker_does_not_fail_a_submission(sqlite_url: str) -> None:
     with in_process(sqlite_url, broker_url="redis://127.0.0.1:1/0") as api:
         job = api.submit()
         assert api.get(f"/jobs/{job}")["state"] == "queued"
-        assert api.rows()["due_work"] == 1
+        assert api.rows()["chunk_ranges"] == 1

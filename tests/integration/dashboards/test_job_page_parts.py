@@ -140,7 +140,7 @@ def test_the_page_and_its_twin_say_the_same_of_a_seed_its_map_and_its_log(
         (device,) = view["telemetry"]["devices"]
         assert device["summary"] == "lab-1/wormhole:0: temperature 45 to 61.5 °C, power 30 W."
         assert device["quantities"][0]["last"] == 61.5
-        assert [reading["values"] for reading in view["telemetry"]["readings"]] == [
+        assert [numbers for *_, numbers in view["telemetry"]["readings"]] == [
             [61.5, 30.0],
             [45.0, 30.0],
         ]
