@@ -53,7 +53,6 @@ def runs() -> dict[str, dict[str, Any]]:
     return {row["database"]: row for row in figures}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("database", ["postgres", "sqlite"])
 def test_a_service_under_random_faults_loses_and_doubles_nothing(
     database: str, runs: dict[str, dict[str, Any]]

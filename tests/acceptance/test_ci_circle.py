@@ -20,8 +20,6 @@ from running_service import Service, until
 from servers import RedisServer
 from webhook_receiver import Receiver
 
-pytestmark = pytest.mark.slow
-
 EVENTS = ["job.finished", "run.finished", "flag.opened", "flag.resolved"]
 SEEDS = 24
 RULE: dict[str, Any] = {

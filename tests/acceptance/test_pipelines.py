@@ -20,8 +20,6 @@ import pipelines
 from gonogo.cli.kit.client import Client
 from running_service import Service
 
-pytestmark = pytest.mark.slow
-
 EXAMPLE = Path(__file__).parents[2] / "examples/repository"
 MAIN, WRONG, RIGHT, LOST = (digit * 40 for digit in "abcd")
 ZEROS = "0" * 40

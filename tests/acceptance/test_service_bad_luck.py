@@ -24,8 +24,6 @@ from running_service import (
 )
 from servers import PostgresServer, RedisServer, running
 
-pytestmark = pytest.mark.slow
-
 SEEDS = int(scaled(30))
 SLOW: dict[str, Any] = {
     "build": "slow",

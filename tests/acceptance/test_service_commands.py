@@ -17,8 +17,6 @@ from patience import WAIT_S
 from running_service import Service, clean_environment, gonogo
 from servers import RedisServer
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer) -> Iterator[Service]:

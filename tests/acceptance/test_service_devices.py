@@ -12,8 +12,6 @@ import pytest
 from patience import scaled
 from running_service import Service, every_seed_once, submit, until
 
-pytestmark = pytest.mark.slow
-
 TROUBLE = {
     "target": {"executor": "troublesome", "arch": "wormhole", "board": "n150"},
     "build": "slow",

@@ -14,8 +14,6 @@ from patience import scaled
 from running_service import Service, every_seed_once, family, submit, until
 from servers import RedisServer
 
-pytestmark = pytest.mark.slow
-
 SEEDS = 6
 FLAGS = {"hang": ("hangs", "hung"), "crash": ("crashes", "crashed")}
 TARGET = {"executor": "troublesome", "arch": "wormhole", "board": "n150"}

@@ -14,8 +14,6 @@ from patience import scaled
 from running_service import Service, gonogo
 from servers import RedisServer
 
-pytestmark = pytest.mark.slow
-
 STAGES = ("API exists", "stub kernels", "kernels", "launch")
 BUILD = """
 [builds.{name}]

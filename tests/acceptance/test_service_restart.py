@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import httpx
-import pytest
 
 import documented
 import event_loop
@@ -62,7 +61,6 @@ def test_a_request_on_an_open_connection_is_answered_while_the_server_stops() ->
         assert b"connection: close\r\n" in text
 
 
-@pytest.mark.slow
 def test_no_request_fails_while_the_api_is_restarted(
     tmp_path: Path, migrated_sqlite_url: str, redis_url: str
 ) -> None:

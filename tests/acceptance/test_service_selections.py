@@ -21,8 +21,6 @@ from patience import scaled
 from running_service import Service, clean_environment, family, until
 from servers import RedisServer
 
-pytestmark = pytest.mark.slow
-
 TARGET = {"executor": "gtest", "arch": "wormhole", "board": "n150"}
 
 

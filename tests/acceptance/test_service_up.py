@@ -35,9 +35,6 @@ from running_service import (
     until,
 )
 
-pytestmark = pytest.mark.slow
-
-
 TROUBLESOME = {"GONOGO_EXECUTORS": "troublesome=troublesome:Troublesome"}
 
 

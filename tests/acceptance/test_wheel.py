@@ -18,8 +18,6 @@ import pytest
 from checkout import HOMES, ROOT
 from patience import WAIT_S
 
-pytestmark = pytest.mark.slow
-
 PACKAGES = tuple(HOMES)
 CHECK = (
     "check",

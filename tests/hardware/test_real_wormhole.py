@@ -23,8 +23,6 @@ from gonogo_workers.executors.base import shaped_inputs
 from gonogo_workers.executors.limits import SIMULATED
 from simulated_wormhole import Child
 
-pytestmark = pytest.mark.slow
-
 DRIVER = Path("/dev/tenstorrent")
 """The kernel driver's devices: one number for each chip."""
 RIGHT: tuple[tuple[str, dict[str, Any]], ...] = (

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gonogo_workers.executors.conformance import checks
 from simulated_wormhole import Child
-
-pytestmark = pytest.mark.slow
 
 
 def test_it_conforms(child: Child) -> None:

@@ -15,8 +15,6 @@ from gonogo.spec.verdicts import Explanation
 from gonogo_workers.executors.base import KernelError, shaped_inputs
 from simulated_wormhole import Child
 
-pytestmark = pytest.mark.slow
-
 WIDE_IN_NARROW = {"input": "fp32", "output": "fp32", "accumulate": "bf16"}
 RIGHT: tuple[tuple[str, dict[str, Any]], ...] = (
     ("ttnn", {"kernel": "layernorm_fw", "shape": [1, 1, 33, 50], "numerics": WIDE_IN_NARROW}),

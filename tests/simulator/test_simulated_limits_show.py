@@ -21,8 +21,6 @@ from patience import scaled
 from running_service import clean_environment, gonogo
 from simulated_wormhole import Child, servers
 
-pytestmark = pytest.mark.slow
-
 FORWARD: dict[str, Any] = {
     "kernel": "layernorm_fw",
     "shape": [1, 1, 32, 64],

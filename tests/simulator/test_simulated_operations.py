@@ -16,8 +16,6 @@ from gonogo.spec.verdicts import Explanation
 from simulated_wormhole import Child
 from ttnn_cases import CASES, Array, Case
 
-pytestmark = pytest.mark.slow
-
 Inputs = dict[str, Array]
 
 

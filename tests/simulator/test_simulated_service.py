@@ -14,8 +14,6 @@ from running_service import Service, every_seed_once, gone, submit, until
 from servers import RedisServer
 from simulated_wormhole import servers
 
-pytestmark = pytest.mark.slow
-
 TARGET = {"executor": "ttnn", "arch": "wormhole", "board": "n150"}
 WAIT_S = 300.0
 MARK = "SIMULATED_SERVICE"
