@@ -203,11 +203,8 @@ def _messages(house: House, session: Session) -> None:
         "actor": HOSTILE,
     }
     hook = webhooks.create(session, url=f"https://ci.example/{LONG}", description=HOSTILE, **fields)
-    webhooks.change(
-        session,
-        webhooks.create(session, url="https://ci.example/", description=RIGHT_TO_LEFT, **fields).id,
-        {"state": "disabled", "reason": HOSTILE},
-    )
+    other = {**fields, "url": "https://ci.example/", "description": RIGHT_TO_LEFT}
+    webhooks.disable(session, webhooks.create(session, **other).id, HOSTILE)
     for state in (DeliveryState.failed, DeliveryState.delivered, DeliveryState.waiting):
         payload = {"type": "job.finished", "data": {"words": HOSTILE, "long": LONG}}
         newest = stored_webhooks.store_tried(

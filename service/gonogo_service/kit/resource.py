@@ -303,8 +303,10 @@ class Resource(Listing[R]):
                 if version is not None and version != row.version:
                     reason = "is outdated"
                     raise BadField("version", version, reason, limit=row.version, status=409)
-                if set_values(row, function(act, row, given)):
-                    self._audit(act, verb, row, _sent(body))
+                values, sent = function(act, row, given), _sent(body)
+                if set_values(row, values):
+                    stored = {name: values[name] for name in sent if name in values}
+                    self._audit(act, verb, row, sent | stored)
                 session.flush()
                 return _read(self.answer, self._show(context, session, row))
 

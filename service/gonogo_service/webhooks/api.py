@@ -15,12 +15,12 @@ from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import Documented
 from gonogo_service.kit.database.states import DeliveryState, WebhookKind, WebhookState
 from gonogo_service.kit.problems import BadField
-from gonogo_service.kit.resource import Act, Checked, Resource, undone
+from gonogo_service.kit.resource import Act, Checked, Resource, set_values, undone
 from gonogo_service.kit.rows import extended_answer, values
 from gonogo_service.people.context import Admin, Context, Ctx
 from gonogo_service.webhooks import addresses, messages, noun, people, store
 from gonogo_service.webhooks.model import DeliveryRow, DeliveryTryRow, WebhookRow
-from gonogo_service.webhooks.noun import WebhookChange, WebhookIn
+from gonogo_service.webhooks.noun import WebhookIn
 from gonogo_service.webhooks.secrets import Box, check_secret, new_secret
 
 OLD_SECRET_LIFE = timedelta(hours=24)
@@ -103,28 +103,20 @@ def _checked(kind: WebhookKind, url: str) -> str:
     return people.shown(url) if secret else url
 
 
-@router.patch("/webhooks/{webhook_id}", summary="Change a subscription")
-def change(context: Ctx, who: Admin, webhook_id: str, body: WebhookChange) -> WebhookRow:
+@WEBHOOKS.on_change
+def change(act: Act, webhook: WebhookRow, given: dict[str, Any]) -> dict[str, Any]:
     """Change any of url, events, description, state."""
-    given = body.model_dump(mode="json", exclude_unset=True)
     fields = {name: value for name, value in given.items() if value is not None}
-    if not fields:
-        limit = "any of url, events, description, state"
-        raise BadField("body", {}, "nothing to change", limit=limit)
-    with context.session() as session:
-        before = WEBHOOKS.require(session, who, webhook_id)
-        hidden: dict[str, Any] = {}
-        if body.url is not None:
-            fields["url"] = _checked(before.kind, body.url)
-            if before.kind is WebhookKind.message:
-                hidden["secret"] = _box(context).close(body.url)
-        if body.state is not None:
-            disabled = body.state is WebhookState.disabled
-            hidden |= {"reason": f"disabled by {who.actor}" if disabled else None}
-        after = store.change(session, webhook_id, fields | hidden)
-        assert after is not None
-        Act(context, session, who).audit("webhook.changed", webhook_id, fields)
-    return after
+    if (url := fields.get("url")) is not None:
+        fields["url"] = _checked(webhook.kind, url)
+        if webhook.kind is WebhookKind.message:
+            fields["secret"] = _box(act.context).close(url)
+    if (state := fields.get("state")) is not None:
+        disabled = state is WebhookState.disabled
+        fields["reason"] = f"disabled by {act.who.actor}" if disabled else None
+        if disabled:
+            store.cancel_waiting(act.session, webhook)
+    return fields
 
 
 @WEBHOOKS.on_remove
@@ -139,14 +131,14 @@ def rotate(context: Ctx, who: Admin, webhook_id: str) -> Any:
     """Create a new secret; for a day both secrets sign, so that the receiver can switch."""
     secret = new_secret()
     with context.session() as session:
-        before = WEBHOOKS.require(session, who, webhook_id)
+        before = WEBHOOKS.require(session, who, webhook_id, lock=True)
         if before.kind is not WebhookKind.standard:
             raise BadField("kind", before.kind.value, "signs nothing", limit="standard")
         fresh = {"secret": _box(context).close(secret), "old_secret": before.secret}
         until = {"old_secret_until": utcnow() + OLD_SECRET_LIFE}
-        after = store.change(session, webhook_id, fresh | until)
+        set_values(before, fresh | until)
         Act(context, session, who).audit("webhook.rotated", webhook_id)
-    return values(CREATED, after, secret=secret)
+    return values(CREATED, before, secret=secret)
 
 
 @router.post(

@@ -73,12 +73,14 @@ WEBHOOKS = Noun(
         "Create a webhook and print its secret, which is shown this once.\n\nThe URL of a message"
         " to people is a secret, too: it is never shown.",
         WebhookIn,
+        scope="admin",
         positional=("url",),
     ),
     change=Verb(
         "changed",
         "Change a webhook. What you don't name stays.",
         WebhookChange,
+        scope="admin",
         options={"state": ""},  # --enable and --disable
     ),
     remove=Verb("deleted", "Delete a webhook with its deliveries.", scope="admin"),

@@ -95,9 +95,7 @@ class Sender:
             at_least = requested_delay(answer.retry_after, utcnow())
             row = store.tried(session, delivery_id, outcome, ended=ended, at_least=at_least)
             if gone:
-                reason = "the receiver answered 410 (gone)"
-                fields = {"state": WebhookState.disabled.value, "reason": reason}
-                store.change(session, webhook.id, fields)
+                store.disable(session, webhook.id, "the receiver answered 410 (gone)")
             return None if row is None else row.state
 
         state = self.context.session(record)

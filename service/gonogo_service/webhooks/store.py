@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -62,29 +62,22 @@ def failing(session: Session) -> list[str]:
     return list(session.scalars(query.order_by(WebhookRow.id)))
 
 
-def change(session: Session, webhook_id: str, fields: Mapping[str, Any]) -> WebhookRow | None:
-    """Change fields of a subscription; None if it doesn't exist.
-
-    Disabling a subscription cancels its waiting deliveries.
-    """
+def disable(session: Session, webhook_id: str, reason: str) -> None:
+    """Disable a subscription, unless it was deleted meanwhile."""
     row = get(session, webhook_id, locked=True)
-    if row is None:
-        return None
-    for name, value in fields.items():
-        setattr(row, name, value)
-    row.updated_at = utcnow()
-    row.version += 1
-    if row.state == WebhookState.disabled:
-        waiting = update(DeliveryRow).where(
-            DeliveryRow.webhook == row.id, DeliveryRow.state == DeliveryState.waiting.value
-        )
-        session.execute(
-            waiting.values(
-                state=DeliveryState.cancelled.value, due_at=None, ended_at=row.updated_at
-            )
-        )
-    session.flush()
-    return row
+    if row is not None:
+        row.state, row.reason = WebhookState.disabled, reason
+        row.updated_at, row.version = utcnow(), row.version + 1
+        cancel_waiting(session, row)
+
+
+def cancel_waiting(session: Session, row: WebhookRow) -> None:
+    """Cancel the waiting deliveries of a subscription."""
+    waiting = update(DeliveryRow).where(
+        DeliveryRow.webhook == row.id, DeliveryRow.state == DeliveryState.waiting.value
+    )
+    cancelled = {"state": DeliveryState.cancelled.value, "due_at": None, "ended_at": utcnow()}
+    session.execute(waiting.values(cancelled))
 
 
 def remove(session: Session, row: WebhookRow) -> None:

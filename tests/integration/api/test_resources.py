@@ -40,6 +40,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "schedules": {"paused": True},
     "waivers": {"owner": "kim"},
     "webhooks": {"description": "for ci"},
+    "flags": {"owner": "kim"},
 }
 
 
@@ -180,7 +181,10 @@ def test_each_change_is_audited_once(api: Api, noun: str) -> None:
         assert entries()[:-before] == [f"{resource.one}.{resource.remove.done}"]
 
 
-@pytest.mark.parametrize("noun", [name for name, one in NOUNS.items() if one.noun.create])
+# not webhooks: the answer has the secret, which is stored for nobody who repeats the request
+@pytest.mark.parametrize(
+    "noun", [name for name in BODIES if NOUNS[name].noun.create and name != "webhooks"]
+)
 def test_a_repeated_request_makes_one(api: Api, noun: str) -> None:
     until = {"expires": (utcnow() + timedelta(days=3)).isoformat()} if noun == "waivers" else {}
     body = BODIES[noun][2] | until

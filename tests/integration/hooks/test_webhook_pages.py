@@ -90,9 +90,7 @@ def test_a_disabled_webhook_is_told_nothing(
 ) -> None:
     hook, message = store_message(api, kind="message", url="slack://…")
     with api.context.session() as session:
-        webhooks.change(
-            session, hook, {"state": "disabled", "reason": "the receiver answered 410 (gone)"}
-        )
+        webhooks.disable(session, hook, "the receiver answered 410 (gone)")
     admin, _ = browser(api, "admin")
     for path in ("/webhooks", f"/webhooks/{hook}", f"/webhooks/{hook}/deliveries/{message}"):
         page = admin.get(path).text

@@ -15,7 +15,7 @@ from gonogo.settings import Settings
 from gonogo_service.background import deliver
 from gonogo_service.background.deliver import Deliver
 from gonogo_service.kit.background_context import open_background_context
-from gonogo_service.kit.database.states import DeliveryState, WebhookKind, WebhookState
+from gonogo_service.kit.database.states import DeliveryState, WebhookKind
 from gonogo_service.kit.principals import Keys
 from gonogo_service.webhooks import addresses, messages, sending, store
 from gonogo_service.webhooks.model import DeliveryRow, DeliveryTryRow, WebhookRow
@@ -103,8 +103,7 @@ def test_a_receiver_that_was_disabled_or_deleted_meanwhile_gets_nothing(
 ) -> None:
     disabled, deleted = subscribe(sender, receiver.url), subscribe(sender, receiver.url)
     due = {row.webhook: row.id for row in waiting(sender)}
-    state = {"state": WebhookState.disabled.value}
-    sender.context.session(lambda session: store.change(session, disabled.id, state))
+    sender.context.session(lambda session: store.disable(session, disabled.id, "by hand"))
 
     def delete(session: Session) -> None:
         store.remove(session, session.get_one(WebhookRow, deleted.id))

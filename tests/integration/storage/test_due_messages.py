@@ -193,7 +193,7 @@ def test_a_canceled_message_whose_last_try_fails_stays_canceled(engine: Engine) 
         for key in (failed, accepted):
             hook = current.get_one(DeliveryRow, key).webhook
             assert hook is not None
-            webhooks.change(current, hook, {"state": "disabled"})
+            webhooks.disable(current, hook, "by hand")
         messages.fail(current, failed, now)  # the request was on its way
         messages.done(current, accepted)
         assert messages.due(current, now + timedelta(days=30)) == []
