@@ -11,6 +11,7 @@ import json
 import os
 import stat
 from collections.abc import Iterable, Mapping, MutableMapping
+from pathlib import Path
 
 DESCRIPTOR = "GONOGO_SECRETS_FD"
 """The variable with the number of an open pipe: one JSON object of settings and their values."""
@@ -94,6 +95,19 @@ def read_file(path: str, said_by: str) -> str:
     if not text:
         raise SettingsError(f"{said_by}: {path} is empty; write the secret into it")
     return text
+
+
+def write_file(path: Path, text: str) -> None:
+    """Put a secret into a file for its owner only, at once and as a whole. Raises OSError."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _check_owner(path: str, status: os.stat_result, said_by: str) -> None:

@@ -179,11 +179,13 @@ class Client:
         if answer.is_success:
             return answer
         answer.read()
-        document = problem_of(answer)
-        detail = str(document["detail"])
+        found, title = _problem_of(answer), answer.reason_phrase
+        document = {"type": "about:blank", "status": answer.status_code, **(found or {})}
+        detail = str(document.get("detail") or document.get("title") or title or "no detail")
+        document["detail"] = detail
         if answer.status_code >= 500 or answer.status_code == 429:
             raise Unwell(f"{self.url} answers {answer.status_code}: {detail}", document)
-        if not is_problem(answer):
+        if found is None:
             # another program's page, or a path in GONOGO_URL that leads past the API
             words = f"{self.url} answers {answer.status_code} where the API should be: {ROOT}"
             raise Unwell(words, {**document, "detail": words})
@@ -313,22 +315,18 @@ def parse_events(lines: Iterator[str]) -> Iterator[tuple[str | None, str, dict[s
 
     Comments and events without data are left out.
     """
-    number: str | None = None
-    kind, data = "message", ""
+    event: dict[str, str] = {}
     for line in lines:
-        if line:
-            name, _, value = line.partition(":")
-            value = value.removeprefix(" ")
-            if name == "id":
-                number = value
-            elif name == "event":
-                kind = value
-            elif name == "data":
-                data = f"{data}\n{value}" if data else value
-        else:
-            if data:
-                yield number, kind, json.loads(data)
-            kind, data = "message", ""
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "data" and name in event:
+            event[name] += f"\n{value}"
+        elif name:
+            event[name] = value
+        elif not line:
+            if "data" in event:
+                yield event.get("id"), event.get("event", "message"), json.loads(event["data"])
+            event = {}
 
 
 def lines(parts: Iterable[bytes]) -> Iterator[bytes]:
@@ -339,24 +337,10 @@ def lines(parts: Iterable[bytes]) -> Iterator[bytes]:
         yield from lines
 
 
-def is_problem(answer: httpx.Response) -> bool:
-    """Return whether an answer is an error of our API, and not of another program or a proxy."""
-    try:
-        return isinstance(answer.json(), dict)
-    except ValueError:
-        return False
-
-
-def problem_of(answer: httpx.Response) -> dict[str, Any]:
-    """Return an answer's RFC 9457 problem document, or make one where it holds none.
-
-    Its detail names each field, value and limit.
-    """
+def _problem_of(answer: httpx.Response) -> dict[str, Any] | None:
+    """Return an answer's RFC 9457 problem document; None where another program answered."""
     try:
         document = answer.json()
     except ValueError:
-        document = None
-    if not isinstance(document, dict):
-        document = {"title": answer.reason_phrase}
-    detail = document.get("detail") or document.get("title") or "no detail"
-    return {"type": "about:blank", "status": answer.status_code, **document, "detail": detail}
+        return None
+    return document if isinstance(document, dict) else None

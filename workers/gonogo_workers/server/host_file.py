@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 import threading
 from dataclasses import asdict, dataclass, field
@@ -12,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gonogo.errors import FieldError, InfrastructureError
+from gonogo.settings import secrets
 
 FILE = "host.json"
 
@@ -33,14 +33,7 @@ class Host:
     def save(self, folder: Path) -> None:
         """Write the file, for its owner only. Raises OSError."""
         folder.mkdir(parents=True, exist_ok=True)
-        part = folder / f"{FILE}.{os.getpid()}"
-        part.unlink(missing_ok=True)
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            json.dump(asdict(self), file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(folder / FILE)
+        secrets.write_file(folder / FILE, json.dumps(asdict(self), indent=1))
 
 
 def checked_url(url: str) -> str:

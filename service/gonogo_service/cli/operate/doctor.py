@@ -369,13 +369,12 @@ def _own_port(host: str, port: int) -> Result:
     """Look at the port that `gonogo serve` binds: free, or that of a server which runs."""
     import httpx
 
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as free:
-        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            free.bind((host, port))
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.create_server((host, port), family=family):
             return State.ok, f"no server runs here; {host}:{port} is free"
-        except OSError as problem:
-            why = str(problem)
+    except OSError as problem:
+        why = str(problem)
     place = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
     try:
         status = httpx.get(f"http://{place}:{port}/healthz", timeout=HEALTH_S).status_code

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import timedelta
 from pathlib import Path
 
@@ -34,9 +33,12 @@ def ensure(path: Path, database_url: str, secret_key: str) -> None:
     keys, engine = Keys(secret_key), make_engine(database_url)
     try:
         with session(engine) as transaction:
-            token = tokens.by_hash(transaction, keys.digest("token", text)) if text else None
-            if token is None or not token.valid(utcnow() + LEAST_LIFE):
-                write(path, issue_token(transaction, NAME, ["admin"], actor="local", keys=keys))
+            known = tokens.by_hash(transaction, keys.digest("token", text)) if text else None
+            if known is None or not known.valid(utcnow() + LEAST_LIFE):
+                token = issue_token(transaction, NAME, ["admin"], actor="local", keys=keys)
+                secrets.write_file(path, f"{token}\n")
+    except OSError as problem:
+        raise JobError(f"{OPTION}: {path} can't be written: {problem.strerror}") from None
     finally:
         engine.dispose()
 
@@ -49,16 +51,3 @@ def stored(path: Path) -> str:
         return secrets.read_file(str(path), OPTION)
     except secrets.SettingsError as problem:
         raise JobError(str(problem)) from None
-
-
-def write(path: Path, text: str) -> None:
-    """Put the token into the file at once and as a whole. Raises JobError."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w") as file:
-            file.write(text + "\n")
-        temporary.replace(path)
-    except OSError as problem:
-        temporary.unlink(missing_ok=True)
-        raise JobError(f"{OPTION}: {path} can't be written: {problem.strerror}") from None

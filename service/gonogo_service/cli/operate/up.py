@@ -22,6 +22,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -109,18 +110,17 @@ def _listen(host: str, port: int, any_port: bool) -> socket.socket:
 
     Raises InfrastructureError.
     """
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listen = partial(
+        socket.create_server, family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=256
+    )
     try:
-        listener.bind((host, port))
+        listener = listen((host, port))
     except OSError as problem:
         if not any_port:
-            listener.close()
             raise InfrastructureError(
                 f"{host}:{port} is taken ({problem.strerror}); choose another with --port"
             ) from problem
-        listener.bind((host, 0))
-    listener.listen(256)
+        listener = listen((host, 0))
     listener.set_inheritable(True)
     return listener
 
