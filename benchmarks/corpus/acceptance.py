@@ -45,7 +45,7 @@ class Judged:
     @property
     def is_declared(self) -> bool:
         """Whether the judge was told the program."""
-        return self.run.source in ("emulator", "wormhole")
+        return self.run.source == "emulator"
 
     @property
     def is_emulated(self) -> bool:
@@ -208,13 +208,6 @@ ROWS: Final = (
         lambda j: j.is_emulated and j.row["size"] == "right",
         limit=0.001,
         at_most=True,
-    ),
-    Row(
-        "real ttnn kernels on the simulated Wormhole: explained",
-        "all",
-        lambda j: j.row["size"] == "right" and j.run.source == "wormhole",
-        lambda j: j.row["explanation"] == "explained",
-        limit=1.0,
     ),
     Row(
         "public cases: wrong flagged",

@@ -23,7 +23,6 @@ from gonogo.judgment.limits import Limits
 from gonogo.judgment.tolerance import Tolerance
 from gonogo.judgment.verdict import Judgment
 from gonogo.kernels.registry import kernel_of
-from gonogo.kernels.ttnn import DATAFLOWS
 from gonogo.spec.test_spec import TestSpec
 
 VERDICTS = {
@@ -120,7 +119,7 @@ def ask(question: Question, outputs: Arrays) -> Judgment:
     if question.arithmetic is not None:
         test = _test(question)
         inputs, narrow = workloads.shaped(test, question.inputs), ()
-        graph, program = _declared(test, question.arithmetic)
+        graph, program = workloads.declared(test, question.arithmetic)[0]
         graphs, programs, given = [graph], [program], _shaped(graph, outputs)
         forms = dict.fromkeys(given, str(test.numerics.output))
     else:
@@ -131,13 +130,6 @@ def ask(question: Question, outputs: Arrays) -> Judgment:
         forms = {name: form if _fits(values, form) else "fp32" for name, values in given.items()}
     tolerances = dict.fromkeys(given, _tolerance(question))
     return judge(graphs, inputs, given, forms, narrow, programs, tolerances=tolerances)
-
-
-def _declared(test: TestSpec, arithmetic: str) -> tuple[Graph, Program]:
-    """Return the graph and the program of a Wormhole's run: an operation of ttnn, or a name."""
-    if arithmetic in DATAFLOWS.get(test.kernel, {}):
-        return workloads.on_wormhole(test, DATAFLOWS[test.kernel][arithmetic])
-    return workloads.declared(test, arithmetic)[0]
 
 
 def _test(question: Question) -> TestSpec:

@@ -26,11 +26,10 @@ class Source(Protocol):
 
 def all_sources() -> Mapping[str, Source]:
     """Return the sources by name."""
-    from benchmarks.corpus.sources import cases, emulator, kernels, wormhole
+    from benchmarks.corpus.sources import cases, emulator, kernels
 
     return {
         "cases": cases.Cases(),
         "emulator": emulator.Emulated(),
         "kernels": kernels.Libraries(),
-        "wormhole": wormhole.Simulated(),
     }
