@@ -24,10 +24,7 @@ ALL_WORKERS ?= 4
 SPREAD = --dist loadfile --no-loadscope-reorder
 TESTS ?= tests/unit tests/integration
 # An interpreter with torch, which is too large for our own locks: for the tests of the torch executor, kept between clones
-TORCH_VERSION := 2.13.0
-# `make libraries` looks for the same one (benchmarks/kernels/environments.py): each would remove what the other made
-TORCH_STAMP := .gonogo-torch-2
-TORCH_VENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/torch-$(TORCH_VERSION)
+TORCH_VENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/torch-2.13.0
 # What fuzzes by coverage: not in the locks, as it has no package for every Python, and kept between clones
 ATHERIS_VERSION := 3.0.0
 ATHERIS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/atheris-$(ATHERIS_VERSION)
@@ -137,20 +134,8 @@ test-sim: wormhole-sim ## tests of the real ttnn kernels on it
 test-simulated: bytecode
 	@$(BIN)/python -m pytest -n 2 $(SPREAD) -rs tests/simulator $(ARGS)
 
-torch: $(TORCH_VENV)/$(TORCH_STAMP) ## an interpreter with torch in the cache folder; `make test-all` then runs the torch executor, too
-
-# The first interpreter that runs and has a wheel of this version, with what the conformance suite imports; pip's own settings say where wheels come from (a CPU's are enough).
-$(TORCH_VENV)/$(TORCH_STAMP):
-	@set -euo pipefail; \
-	for python in $(TORCH_PYTHON) python3.11 python3.12 python3.13 python3; do \
-	  "$$python" -c 'import ensurepip, venv' 2>/dev/null || continue; \
-	  rm -rf "$(TORCH_VENV)"; "$$python" -m venv "$(TORCH_VENV)"; \
-	  echo "installing torch $(TORCH_VERSION) for $$python in $(TORCH_VENV)"; \
-	  if "$(TORCH_VENV)/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: torch==$(TORCH_VERSION) numpy pydantic rfc8785 \
-	    && "$(TORCH_VENV)/bin/python" -c 'import numpy, pydantic, rfc8785, torch'; then touch "$@"; exit 0; fi; \
-	done; \
-	rm -rf "$(TORCH_VENV)"; \
-	echo "no interpreter here has a wheel of torch $(TORCH_VERSION); name one: make torch TORCH_PYTHON=/path/to/python" >&2; exit 2
+torch: setup ## an interpreter with torch in the cache folder; `make test-all` then runs the torch executor, too
+	@$(BIN)/python -m benchmarks.kernels.environments torch
 
 libraries: setup ## an environment for every library of the corpus in the cache folder (ARGS=jax: only that one)
 	@$(BIN)/python -m benchmarks.kernels.environments $(ARGS)

@@ -28,11 +28,11 @@ class Environment:
     packages: tuple[str, ...]
     modules: tuple[str, ...]
     stamp_name: str = ""
-    """The name of the stamp where another tool makes the same environment."""
+    """The name of the stamp where it isn't the library's."""
 
     @property
     def folder(self) -> Path:
-        """The place of the virtual environment; torch's is the one of `make torch`."""
+        """The place of the virtual environment; the Makefile knows torch's."""
         version = self.packages[0].partition("==")[2]
         return cache_folder() / f"{self.library}-{version}"
 
@@ -50,7 +50,7 @@ class Environment:
     def is_installed(self) -> bool:
         """Whether the environment is complete and has these versions.
 
-        The stamp holds the packages; that of `make torch` is empty.
+        The stamp holds the packages; an older one of torch is empty.
         """
         if not (self.stamp.exists() and self.python.exists()):
             return False
@@ -85,7 +85,7 @@ ENVIRONMENTS: Final = (
         ("onnxruntime", "onnx"),
     ),
 )
-"""The one table of versions. torch's version and stamp are also the Makefile's."""
+"""The one table of versions. The Makefile names torch's folder."""
 
 INTERPRETERS: Final = ("python3.11", "python3.12", "python3.13", "python3")
 
