@@ -10,11 +10,12 @@ from gonogo import urls
 from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo_dashboards.devices.fleet import Fleet
 from gonogo_dashboards.flags import flag_page
-from gonogo_dashboards.kit import ranges, words
+from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.overview.numbers import NumberLine
 from gonogo_service.flags.attention import Night, OpenFlags, RedJob
 from gonogo_service.jobs.queue_estimate import QueueStatus
+from gonogo_service.tests.standings import Kind
 from gonogo_service.tests.variants import Variant
 
 HOLLOW = FlagKind.passes_by_tolerance, FlagKind.fix_masked
@@ -99,27 +100,23 @@ def needs(
     queues: Sequence[QueueStatus],
     failing: Sequence[str],
     red: NumberLine,
-    lost: Mapping[str, int],
+    lost: int,
 ) -> tuple[Need, ...]:
     """Return the needs in the order of the page.
 
-    `failing` are webhooks whose messages don't arrive; `lost` are the jobs outside of runs that
-    have no result, by verdict.
+    `failing` are webhooks whose messages don't arrive; `lost` are the tests with seeds that have no
+    result.
     """
     hollow = sum(kind.count for kind in flags if kind.kind in HOLLOW)
     other = sum(kind.count for kind in flags) - hollow
-    verdict = next(iter(lost)) if len(lost) == 1 else None
     webhook = urls.webhook(failing[0]) if len(failing) == 1 else urls.webhooks()
-    of_lost = (
-        words.ordered(lost)[0] if lost else "error",
-        urls.jobs({"verdict": verdict, ranges.PARAMETER: "1d"}),
-    )
+    of_lost = Kind.lost.mark, urls.catalogue({"standing": Kind.lost})
     trouble = "error", "#trouble"
     candidates = (
-        ("hollow", hollow, ("hollow pass", "hollow passes"), "pass_by_tolerance", "#flagged"),
+        ("hollow", hollow, ("new hollow flag",), "pass_by_tolerance", "#flagged"),
         ("red", red.value, ("red test",), "fail", red.url),
         ("failures", len(night.new), ("new failure",), "fail", "#night"),
-        ("lost", sum(lost.values()), ("job without a result", "jobs without a result"), *of_lost),
+        ("lost", lost, ("test without a result", "tests without a result"), *of_lost),
         ("devices", len(fleet.trouble), ("device in trouble", "devices in trouble"), *trouble),
         ("hosts", len(fleet.flagged), ("flagged host",), "suspect", "#trouble"),
         ("queues", sum(queue.stuck for queue in queues), ("stuck queue",), "hang", "#stuck"),

@@ -17,9 +17,10 @@ from gonogo_dashboards.devices.fleet import WORST_FIRST, Fleet
 from gonogo_dashboards.kit import words
 from gonogo_service.devices.history import DayDevices
 from gonogo_service.devices.sick_devices import SICK
-from gonogo_service.tests.standings import COUNTED, Kind, Standing, Standings, by_test, of_kind
+from gonogo_service.tests.standings import Kind, Standing, Standings, by_test, of_kind
 
 WEEK = timedelta(days=7)
+TILES = Kind.hollow, Kind.red, Kind.flaky
 SHOWN = 14
 """Days of the small chart."""
 HEIGHT, STEP = 24.0, 5.0
@@ -81,7 +82,7 @@ def of_tests(
     ran = {key for key, standing in now.items() if standing.at.astimezone(UTC).date() == today}
     tests = {day: len({variant.test_key for variant in then}) for day, then in counted}
     lines = []
-    for kind in COUNTED:
+    for kind in TILES:
         keys = of_kind(last, kind)
         earlier = len(of_kind(before, kind) & compared) if compared else None
         points = [(day, len(of_kind(then, kind)), tests[day]) for day, then in counted]

@@ -131,9 +131,7 @@ def overview(
     tests = standings.by_day(session, memory.tests, days=numbers.SHOWN, now=now)
     of_tests = numbers.of_tests(tests, _by_day(changes, [day for day, _ in tests]))
     sick = history.sick_by_day(session, days=numbers.SHOWN, now=now)
-    lost = sum(standing.lost for standing in standings.by_test(tests[-1][1]).values())
     known = [f"{line.value:,} {line.name}" for line in of_tests if line.value]
-    known += [f"{lost:,} with seeds that crashed, hung or met an error"] if lost else []
     needs = lines.needs(
         flags,
         night,
@@ -141,7 +139,7 @@ def overview(
         queues,
         webhooks.failing(session),
         next(line for line in of_tests if line.name == Kind.red),
-        attention.lost_outside_runs(session, now=now),
+        len(standings.of_kind(tests[-1][1], Kind.lost)),
     )
     count = partial(tallies.verdicts_by_day, session)
     shown = period.days or 30

@@ -5,7 +5,6 @@ All reads are bounded.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,12 +16,11 @@ from sqlalchemy.orm import Session, aliased
 from gonogo.flakiness.classes import LOST
 from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.spec.verdicts import WORST_FIRST, Verdict
-from gonogo_service.bisections.model import ProbeRow
 from gonogo_service.flags import store
 from gonogo_service.flags.model import OPEN, FlagRow
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.ids import floor
-from gonogo_service.kit.database.states import LISTED_KINDS, JobState
+from gonogo_service.kit.database.states import JobState
 from gonogo_service.suites.model import RunJobRow, RunRow
 from gonogo_service.tests.model import TestSpecRow
 from gonogo_service.tests.variants import Variant, newest_builds
@@ -35,8 +33,6 @@ MAX_RED = 400
 """Maximum number of their red jobs that are compared with earlier jobs."""
 MAX_FLAGS = 5000
 """Maximum number of open flags whose newest build is looked up, newest first."""
-MAX_LOST = 1000
-"""Maximum number of jobs without a result that are counted."""
 
 
 @dataclass(frozen=True)
@@ -162,21 +158,6 @@ def night(session: Session, *, now: datetime) -> Night:
         len(rows) <= MAX_RUNS and len(red) <= MAX_RED,
         sum(run.job_counts.get(Verdict.suspect, 0) for run in runs),
     )
-
-
-def lost_outside_runs(session: Session, *, now: datetime) -> dict[str, int]:
-    """Return the number of the last day's jobs outside of runs that errored, crashed or hung.
-
-    Jobs that fail are not among them: the tests by day count these.
-    """
-    query = select(JobRow.verdict).where(
-        JobRow.id >= floor(now - NIGHT),
-        JobRow.verdict.in_(LOST),
-        JobRow.kind.in_(LISTED_KINDS),
-        ~select(RunJobRow.job_id).where(RunJobRow.job_id == JobRow.id).exists(),
-        ~select(ProbeRow.job_id).where(ProbeRow.job_id == JobRow.id).exists(),
-    )
-    return Counter(session.scalars(query.limit(MAX_LOST)))
 
 
 def _red(session: Session, runs: list[str]) -> list[RedJob]:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from sqlalchemy import select
+from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness import grades
@@ -30,6 +30,7 @@ from gonogo_service.flags.model import FlagRow
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.dialect import insert_once
 from gonogo_service.kit.database.records import from_json
+from gonogo_service.kit.database.states import LISTED_KINDS
 from gonogo_service.kit.outbox import outbox
 from gonogo_service.tests import samples
 from gonogo_service.tests.model import AssessmentRow
@@ -40,7 +41,6 @@ from gonogo_service.tests.variants import (
     Variant,
     graded_job,
     jobs_of,
-    variants_of,
 )
 
 if TYPE_CHECKING:
@@ -195,12 +195,12 @@ def get(session: Session, variant: Variant) -> AssessmentRow | None:
 
 
 def variants(session: Session, key: str) -> tuple[Variant, ...]:
-    """Return the variants of a test, the one with the newest job first."""
-    unsorted = variants_of(session, key)
-    if len(unsorted) < 2:
-        return unsorted
-    newest = {one: [job.id for job in jobs_of(session, one, limit=1)] for one in unsorted}
-    return tuple(sorted(unsorted, key=lambda one: (newest[one], one), reverse=True))
+    """Return the variants of a test, the one that ran last first."""
+    columns = [getattr(JobRow, name) for name in NAMES]
+    last = func.max(case((ENDED, JobRow.created_at))).desc().nulls_last()
+    listed = JobRow.test_key == key, JobRow.kind.in_(LISTED_KINDS)
+    query = select(*columns).where(*listed).group_by(*columns).order_by(last, *columns)
+    return tuple(Variant(*row) for row in session.execute(query))
 
 
 def status(

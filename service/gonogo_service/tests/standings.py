@@ -62,12 +62,19 @@ class Kind(Described):
         mark=Verdict.suspect,
         in_days="In this time some build had passing and failing seeds.",
     )
+    lost = _Kind(
+        "lost",
+        "On its newest build some seed crashed, hung or met an error.",
+        "Without results",
+        Verdict.error,
+        "In this time some build had a seed that crashed, hung or met an error.",
+    )
     marginal = _Kind("marginal", Stability.marginal.sentence, mark=Stability.marginal.mark)
     blunt = _Kind("blunt", Sharpness.blunt.sentence, mark=Sharpness.blunt.mark)
     flagged = _Kind("flagged", "It has a flag that nobody has acknowledged.", "Open flags", "none")
 
 
-COUNTED = Kind.hollow, Kind.red, Kind.flaky
+COUNTED = Kind.hollow, Kind.red, Kind.flaky, Kind.lost
 """The kinds that a Standing tells; grades and flags tell the others."""
 
 

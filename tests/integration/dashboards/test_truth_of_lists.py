@@ -84,15 +84,15 @@ def test_a_red_test_outside_of_runs_is_a_need_and_nothing_is_all_clear(api: Api)
     assert "All clear" not in api.client.get("/").text
 
 
-def test_a_job_that_crashed_outside_of_runs_is_a_need(api: Api) -> None:
+def test_a_test_whose_seeds_crashed_is_a_need_and_is_listed(api: Api) -> None:
     with api.context.session() as session:
         job = stored_jobs.submit(session, seeds=1)
         stored_jobs.report(session, job.id, [stored_jobs.unwell(0, "crash", "signal 11")])
         stored_jobs.finish(session, job.id)
     (need,) = api.client.get("/overview.json").json()["needs"]
-    assert (need["what"], need["words"]) == ("lost", "1 job without a result")
-    listed = api.client.get(need["url"].replace("/jobs", "/jobs.json")).json()["items"]
-    assert [line["id"] for line in listed] == [job.id]
+    assert (need["what"], need["words"]) == ("lost", "1 test without a result")
+    listed = api.client.get(need["url"].replace("/tests", "/tests.json")).json()["items"]
+    assert [line["key"] for line in listed] == [job.test_key]
 
 
 def test_all_clear_stands_over_green_tests_only(api: Api) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -124,13 +125,12 @@ class PlaceQuery:
     arch: Annotated[str | None, Query(max_length=MAX_FILTER)] = None
     board: Annotated[str | None, Query(max_length=MAX_FILTER)] = None
 
-    def variants(self, session: Session, key: str) -> list[Variant]:
-        """Return the variants of a test that match, the one that ran last first.
+    def variants(self, known: Sequence[Variant]) -> list[Variant]:
+        """Return the variants of a test that match, in their order.
 
         Raises Problem 404 where the test never ran there; it names the known variants.
         """
         given = {name: value for name in PLACE if (value := getattr(self, name)) is not None}
-        known = assessments.variants(session, key)
         matches = [one for one in known if one.place.items() >= given.items()]
         if matches or not given:
             return matches
@@ -150,7 +150,7 @@ class PlaceQuery:
         every = assessments.variants(session, key)
         if not every:
             raise missing("test", key)
-        return self.variants(session, key)[0], [VariantOut(**one.place) for one in every]
+        return self.variants(every)[0], [VariantOut(**one.place) for one in every]
 
 
 Place = Annotated[PlaceQuery, Depends()]
@@ -169,7 +169,7 @@ def show(context: Ctx, _who: Reader, key: str, place: Place) -> Any:
     with context.reading() as session:
         test = require(session.get(TestSpecRow, key), "test", key)
         raised = FLAGS.page(session, test=key, limit=MAX_FLAGS)
-        variants = place.variants(session, key)
+        variants = place.variants(assessments.variants(session, key))
         return rows.values(
             HISTORY,
             test,
