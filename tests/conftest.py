@@ -17,7 +17,6 @@ from hypothesis import settings as hypothesis_settings
 from sqlalchemy import Engine, make_url
 
 import example_packages
-import gtest_programs as gtest_support
 import migrated_files
 import postgres_databases
 import shared_statements
@@ -317,8 +316,10 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def gtest_programs(shared_folder: Path) -> dict[str, Path]:
     """The GoogleTest programs of tests/gtest by name, built once for all test processes."""
+    from gtest_programs import build  # here: few processes need all that it imports
+
     try:
-        return gtest_support.build(shared_folder / "gtest-programs")
+        return build(shared_folder / "gtest-programs")
     except Missing as problem:
         pytest.skip(str(problem))
 
