@@ -188,14 +188,6 @@ def test_a_test_that_only_crashed_says_that_nothing_was_judged(
     assert "UNKNOWN" not in page
 
 
-def test_a_red_build_with_hollow_seeds_says_both(api: Api) -> None:
-    with api.context.session() as session:
-        nightly_history.night(session, "b1", 1, range(4), red=[0], wrong=True)
-    (line,) = api.client.get("/tests.json?standing=red").json()["items"]
-    assert (line["verdict"], line["hollow"]) == ("fail", True)
-    assert "and hollow" in api.client.get("/tests").text
-
-
 def test_the_row_shows_the_variant_that_its_filter_and_its_place_mean(
     api: Api, migrated_sqlite_url: str
 ) -> None:

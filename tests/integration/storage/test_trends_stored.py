@@ -182,3 +182,19 @@ def test_builds_are_compared_by_the_faults_of_their_unexplained_seeds_else_by_th
     assert (step["change"], step["by"]) == ("still_wrong", by)
     assert step["same"] == [f"dx: {text}"]
     assert [(rate["failures"], rate["runs"]) for rate in step["unexplained"]] == [(5, 8), (8, 8)]
+
+
+def test_builds_are_compared_with_those_that_the_same_judge_judged(here: World) -> None:
+    """Another judge, or another reference, is no change of a kernel."""
+    judges, test = ("2:a", None, "3:a", "3:b", "3:b"), spec_of(0.54)
+    for number, judge in enumerate(judges):
+        rows = [row(seed, wrong=number > 2, bits=str(number)) for seed in range(4)]
+        rows = [{**one, "judge": judge} for one in rows]
+        here.job(rows, test=test, build=f"n{number}", sequence=number, assess=False)
+    with engines.reading(here.engine) as session:
+        jobs = jobs_of(session, variant(test))
+        assert [job.judge for job in jobs] == list(reversed(judges))
+        records = build_series.records(session, jobs)
+        points = trends.read(session, variant(test)).points
+    assert [record.build for record in records] == ["n1", "n3", "n4"]
+    assert [point.name for point in points] == ["n1", "n3", "n4"]
