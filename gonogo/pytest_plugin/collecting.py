@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from gonogo.pytest_plugin import summary, together
-from gonogo.pytest_plugin.delivery import Undelivered, catch_up, deliver
+from gonogo.pytest_plugin.delivery import catch_up, deliver
 from gonogo.pytest_plugin.gathering import HOLLOW, gathered
 from gonogo.pytest_plugin.lines import Outcome
 from gonogo.pytest_plugin.records import Record, new_id
-from gonogo.pytest_plugin.spool import Run, Spool
+from gonogo.pytest_plugin.spool import Run, Spool, Undelivered
 
 
 class Collector:

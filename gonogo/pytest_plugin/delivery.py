@@ -9,18 +9,7 @@ from pathlib import Path
 from gonogo import urls
 from gonogo.pytest_plugin import spool
 from gonogo.pytest_plugin.records import encoded
-from gonogo.pytest_plugin.spool import Run
-
-
-class Undelivered(Exception):
-    """A run could not be delivered; the message has the destination and the reason.
-
-    `refused`: trying again would not help.
-    """
-
-    def __init__(self, message: str, *, refused: bool = False) -> None:
-        super().__init__(message)
-        self.refused = refused
+from gonogo.pytest_plugin.spool import Run, Undelivered
 
 
 def is_server(to: str) -> bool:
@@ -33,29 +22,21 @@ def deliver(run: Run) -> list[str]:
 
     The same run delivered again is stored once. Raises Undelivered.
     """
+    header, records = encoded(run.header), (encoded(record.to_json()) for record in run.records)
     if is_server(run.to):
         # Imported here: most runs of pytest need neither HTTP nor TLS
         from gonogo.pytest_plugin import server
 
-        try:
-            answers = server.send(
-                run.to,
-                run.id,
-                encoded(run.header),
-                (encoded(record.to_json()) for record in run.records),
-            )
-        except server.Unsent as problem:
-            raise Undelivered(str(problem), refused=problem.refused) from None
+        answers = server.send(run.to, run.id, header, records)
         return [
             f"{run.to.rstrip('/')}{urls.job(answer['id'])} ({answer.get('verdict')})"
             for answer in answers
         ]
     path = Path(run.to, f"{run.id}.jsonl")
     unfinished = path.with_suffix(".unfinished")
-    lines = [encoded(run.header), *(encoded(record.to_json()) for record in run.records)]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_bytes(b"\n".join([*lines, b""]))
+        unfinished.write_bytes(b"\n".join([header, *records, b""]))
         unfinished.replace(path)
     except OSError as problem:
         raise Undelivered(f"{run.to}: {problem.strerror}") from None

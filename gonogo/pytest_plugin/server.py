@@ -13,6 +13,8 @@ import urllib.request
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from gonogo.pytest_plugin.spool import Undelivered
+
 TIMEOUT_S = 60.0
 MAX_BYTES = 16 * 2**20
 """The size of a body: a larger run becomes several imports. It is half of a server's default
@@ -21,17 +23,6 @@ TOKEN_VARIABLE = "GONOGO_TOKEN"
 MAX_REASON = 500
 REFUSALS = (400, 413, 415, 422)
 """Status codes that the same body gets again."""
-
-
-class Unsent(Exception):
-    """The server can't be reached, or refuses the run; the message has the address and the reason.
-
-    `refused`: trying again would not help.
-    """
-
-    def __init__(self, message: str, *, refused: bool = False) -> None:
-        super().__init__(message)
-        self.refused = refused
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -45,7 +36,7 @@ def send(url: str, run: str, header: bytes, lines: Iterable[bytes]) -> list[dict
     """Store the run, and return the server's responses, one for each part.
 
     The same run sent again is stored once, because each part has its Idempotency-Key. header,
-    lines: JSON without line breaks. Raises Unsent; parts that arrived before stay.
+    lines: JSON without line breaks. Raises Undelivered; parts that arrived before stay.
     """
     return [
         _post(url, f"{run}-{number}", body) for number, body in enumerate(_bodies(header, lines))
@@ -75,14 +66,16 @@ def _post(url: str, key: str, body: bytes) -> dict[str, Any]:
         with opener.open(request, timeout=TIMEOUT_S) as answer:
             stored = json.loads(answer.read())
     except urllib.error.HTTPError as problem:
-        raise Unsent(
+        raise Undelivered(
             f"{url} answers {problem.code}: {_reason(problem)}", refused=problem.code in REFUSALS
         ) from None
     # URLError is an OSError; ValueError: invalid JSON or an invalid address
     except (OSError, ValueError) as problem:
-        raise Unsent(f"{url} can't be reached: {getattr(problem, 'reason', problem)}") from None
+        raise Undelivered(
+            f"{url} can't be reached: {getattr(problem, 'reason', problem)}"
+        ) from None
     if not isinstance(stored, dict) or "id" not in stored:
-        raise Unsent(f"{url} isn't a GoNoGo server")
+        raise Undelivered(f"{url} isn't a GoNoGo server")
     return stored
 
 

@@ -28,6 +28,17 @@ gonogo.pytest_plugin` tries again."""
 KILLED = "the run was killed before the end of this test was heard of"
 
 
+class Undelivered(Exception):
+    """A run could not be delivered; the message has the destination and the reason.
+
+    `refused`: trying again would not help.
+    """
+
+    def __init__(self, message: str, *, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
+
+
 @dataclass(frozen=True)
 class Run:
     """The parts of a run that are delivered."""

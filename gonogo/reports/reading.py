@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from gonogo import fields
 from gonogo.errors import FieldError
 from gonogo.reports import ctrf, gtest, junit, lines
 from gonogo.reports.cases import TestReport
 from gonogo.spec.test_spec import MAX_ELEMENTS
 
-FORMATS = ("junit", "gtest-xml", "gtest-json", "ctrf", "gonogo")
+_PARSERS: Mapping[str, Callable[[bytes], TestReport]] = {
+    "junit": junit.parse,
+    "gtest-xml": gtest.parse_xml,
+    "gtest-json": gtest.parse_json,
+    "ctrf": ctrf.parse,
+}
+FORMATS = (*_PARSERS, "gonogo")
 
 
 def read(data: bytes, form: str, *, max_elements: int = MAX_ELEMENTS) -> TestReport:
     """Return the report in a file. Raises FieldError if it isn't a report of that format."""
-    match fields.choice(form, FORMATS, "format"):
-        case "junit":
-            return junit.parse(data)
-        case "gtest-xml":
-            return gtest.parse_xml(data)
-        case "gtest-json":
-            return gtest.parse_json(data)
-        case "ctrf":
-            return ctrf.parse(data)
-        case _:
-            return lines.parse(data, max_elements=max_elements)
+    parse = _PARSERS.get(fields.choice(form, FORMATS, "format"))
+    return lines.parse(data, max_elements=max_elements) if parse is None else parse(data)
 
 
 def guess(data: bytes) -> str:
@@ -36,11 +35,7 @@ def guess(data: bytes) -> str:
         first = data.lstrip(b"\xef\xbb\xbf \t\r\n").split(b"\n", 1)[0]
         if b'"gonogo"' in first and b'"version"' in first:
             return "gonogo"
-        return (
-            "ctrf"
-            if b'"results"' in data[:65536] and b'"testsuites"' not in data[:4096]
-            else "gtest-json"
-        )
-    raise FieldError(
-        "file", data[:60], "has an unknown format; name it", limit="one of " + ", ".join(FORMATS)
-    )
+        is_ctrf = b'"results"' in data[:65536] and b'"testsuites"' not in data[:4096]
+        return "ctrf" if is_ctrf else "gtest-json"
+    limit = "one of " + ", ".join(FORMATS)
+    raise FieldError("file", data[:60], "has an unknown format; name it", limit=limit)

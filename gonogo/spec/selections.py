@@ -114,13 +114,9 @@ class Selection(Model):
 
     def seed_of(self, iteration: int) -> int | None:
         """Return the seed that controls an iteration; None = none does."""
-        return (
-            iteration
-            if self.shuffle is True
-            else None
-            if self.shuffle is None
-            else int(self.shuffle)
-        )
+        if self.shuffle is True:
+            return iteration
+        return None if self.shuffle is None else int(self.shuffle)
 
     @model_serializer
     def inner(self) -> dict[str, Any]:

@@ -169,17 +169,18 @@ def _at_most(value: object, limit: float | None) -> bool:
 
 def verdict(is_within: bool, explanation: Explanation) -> Verdict:
     """Return the verdict for the answers to the two questions."""
-    match explanation:
-        case Explanation.explained:
-            return Verdict.pass_ if is_within else Verdict.fail_by_tolerance
-        case Explanation.unexplained:
-            return Verdict.pass_by_tolerance if is_within else Verdict.fail
-        case Explanation.suspect:
-            return Verdict.suspect if is_within else Verdict.fail
-        case Explanation.inconclusive:
-            return Verdict.inconclusive
-        case Explanation.not_judged:
-            return Verdict.not_judged
+    green, red = _VERDICTS[explanation]
+    return green if is_within else red
+
+
+_VERDICTS: Mapping[Explanation, tuple[Verdict, Verdict]] = {
+    Explanation.explained: (Verdict.pass_, Verdict.fail_by_tolerance),
+    Explanation.unexplained: (Verdict.pass_by_tolerance, Verdict.fail),
+    Explanation.suspect: (Verdict.suspect, Verdict.fail),
+    Explanation.inconclusive: (Verdict.inconclusive, Verdict.inconclusive),
+    Explanation.not_judged: (Verdict.not_judged, Verdict.not_judged),
+}
+"""Explanation -> the verdict within the tolerance, and outside."""
 
 
 def seed_verdict(outputs: Iterable[tuple[bool, Explanation]]) -> Verdict:

@@ -342,9 +342,9 @@ def test_what_a_server_never_takes_is_set_aside(tmp_path: Path, service: httpx.C
 
 
 def test_what_a_server_refuses_is_said_in_its_words(service: httpx.Client) -> None:
-    with pytest.raises(server.Unsent, match=r"answers 422: .*lines\.1\.format"):
+    with pytest.raises(server.Undelivered, match=r"answers 422: .*lines\.1\.format"):
         server.send(str(service.base_url), new_id(), b'{"format":"other"}', [])
-    with pytest.raises(server.Unsent, match="answers 404"):
+    with pytest.raises(server.Undelivered, match="answers 404"):
         server.send(f"{service.base_url}/elsewhere", new_id(), b"{}", [])
 
 
