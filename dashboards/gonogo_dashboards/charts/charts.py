@@ -284,8 +284,8 @@ def _spread(plot: SeedPlot, low: float) -> list[Options]:
     return [drawn("range", "box", ranges, "$band", 1), drawn("median", "dash", medians, "$soft", 2)]
 
 
-def boxes(name: str, rows: Sequence[Sequence[float]], color: str, level: int = 1) -> Options:
-    """Return a series of boxes; a row is [left, right, low, high, opacity]."""
+def boxes(name: str, rows: Sequence[Sequence[Any]], color: str, level: int = 1) -> Options:
+    """Return a series of boxes; a row is [left, right, low, high, opacity], and what a tip says."""
     return {
         "type": "custom",
         "name": name,

@@ -23,7 +23,7 @@ class ArithmeticLine:
     """EXPLAINED_BY, or CLOSEST where no arithmetic explains the output"""
     arithmetic: str
     hover: str
-    """What the arithmetic's name means, if a build may declare it"""
+    """The meaning of the name, if a build may declare it"""
     seeds: str
     """In how many seeds it explains the output; "" where there is nothing to count"""
     others: str
