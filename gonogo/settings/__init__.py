@@ -111,7 +111,7 @@ def _must(fits: Callable[[str], bool], words: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _each(fits: Callable[[str], bool], words: str) -> AfterValidator:
+def _each_name(fits: Callable[[str], bool], words: str) -> AfterValidator:
     """Return a check of every name."""
 
     def check(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -241,7 +241,7 @@ class Settings(BaseSettings):
     """port that the API binds; 0 takes any free one"""
     hosts: Names = ("localhost", "127.0.0.1", "[::1]")
     """comma-separated Host names that the API answers to"""
-    proxies: Annotated[Names, _each(is_network, NARROW)] = ()
+    proxies: Annotated[Names, _each_name(is_network, NARROW)] = ()
     """comma-separated addresses or networks of reverse proxies whose X-Forwarded-* headers are
     believed, such as `127.0.0.1,172.18.0.0/16`; never `*`"""
     var_dir: str = "var"
@@ -288,7 +288,7 @@ class Settings(BaseSettings):
     """an attempt that runs longer is stopped; what is missing is tried again"""
     child_memory_bytes: PositiveInt | None = None
     """worker: memory that each process of a kernel may allocate (RLIMIT_DATA); default: no limit"""
-    child_variables: Annotated[Names, _each(_is_passed_on, PASSED_ON)] = ()
+    child_variables: Annotated[Names, _each_name(_is_passed_on, PASSED_ON)] = ()
     """worker and local commands: comma-separated further variables that kernels' processes get,
     such as `KERNELS_STORE,MYLIB_*` (manual: executors)"""
     child_user: str | None = None
@@ -353,7 +353,7 @@ class Settings(BaseSettings):
     """comma-separated builds whose jobs lose nothing, such as releases that others are compared
     with; `*` stands for any text"""
     webhook_private: Annotated[
-        Names, _each(_is_any_network, "is no network such as 10.1.0.0/16")
+        Names, _each_name(_is_any_network, "is no network such as 10.1.0.0/16")
     ] = ()
     """comma-separated networks that are not public and that webhooks may be sent to anyway, such as
     `10.1.0.0/16`"""

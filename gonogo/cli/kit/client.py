@@ -179,13 +179,13 @@ class Client:
         if answer.is_success:
             return answer
         answer.read()
-        found, title = _problem_of(answer), answer.reason_phrase
-        document = {"type": "about:blank", "status": answer.status_code, **(found or {})}
+        problem, title = _problem_of(answer), answer.reason_phrase
+        document = {"type": "about:blank", "status": answer.status_code, **(problem or {})}
         detail = str(document.get("detail") or document.get("title") or title or "no detail")
         document["detail"] = detail
         if answer.status_code >= 500 or answer.status_code == 429:
             raise Unwell(f"{self.url} answers {answer.status_code}: {detail}", document)
-        if found is None:
+        if problem is None:
             # another program's page, or a path in GONOGO_URL that leads past the API
             words = f"{self.url} answers {answer.status_code} where the API should be: {ROOT}"
             raise Unwell(words, {**document, "detail": words})

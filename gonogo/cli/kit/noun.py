@@ -30,7 +30,7 @@ class Verb:
         positional: the fields that the command takes without the name of an option.
         options: field -> the command's option, where it isn't the field's name; "": it has none.
         command: False where the command has a function of its own, such as `suites push`.
-        said: what the command prints of the record, such as "{id} is {state}".
+        template: what the command prints of the record, such as "{id} is {state}".
         path: the end of an action's path, where it isn't the command's name.
     """
 
@@ -41,7 +41,7 @@ class Verb:
     positional: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     command: bool = True
-    said: str = ""
+    template: str = ""
     path: str = ""
 
 

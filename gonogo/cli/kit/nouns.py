@@ -245,9 +245,9 @@ def stored(noun: Noun, client: Client, record: Item, verb: Verb, *, as_json: boo
     if as_json:
         show.print_json(record if url is None else {**record, "url": url})
         return
-    if verb.said:
+    if verb.template:
         state = show.state(str(record.get("state")))
-        text = verb.said.format_map({**record, "state": state, "server": client.url})
+        text = verb.template.format_map({**record, "state": state, "server": client.url})
     else:
         name = "" if noun.name_key is None else f"{record[noun.name_key]}  "
         text = f"{verb.done} {name}{record[noun.key]}"

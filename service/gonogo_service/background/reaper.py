@@ -123,7 +123,7 @@ def mark_suspects(context: BackgroundContext, now: datetime) -> int:
 
 
 class _Seen(NamedTuple):
-    """What a pass finds; hardly ever anything."""
+    """The findings of a pass; hardly ever anything."""
 
     has_api: bool
     silent: list[tuple[str, str]]
@@ -142,7 +142,7 @@ def _look(session: Session, *, now: datetime, before: datetime, timeout_s: float
         AttemptState.running: f"no heartbeat for {timeout_s:g} s",
         AttemptState.reported: "some of its results never arrived",
     }
-    asked = now - timedelta(seconds=CANCEL_TIMEOUTS * timeout_s)
+    canceled_before = now - timedelta(seconds=CANCEL_TIMEOUTS * timeout_s)
     return _Seen(
         bool(leases.holders(session, presence.API)),
         [
@@ -153,7 +153,7 @@ def _look(session: Session, *, now: datetime, before: datetime, timeout_s: float
         served,
         queues.unexplained(session, served),
         queues.expired(session, served, now=now),
-        queues.overdue_cancels(session, before=asked),
+        queues.overdue_cancels(session, before=canceled_before),
     )
 
 

@@ -57,10 +57,10 @@ class Role(threading.Thread):
             try:
                 self._woken.clear()
                 if self._duties.hold(self.name):
-                    found = self._work()
-                    if found:
+                    did_something = self._work()
+                    if did_something:
                         self._context.wake()
-                    self._pause(self._interval_s * (1 if found else IDLE_POLLS))
+                    self._pause(self._interval_s * (1 if did_something else IDLE_POLLS))
                     delay = 0.0
                 else:
                     self._lost()
@@ -92,35 +92,35 @@ class Duties:
     def __init__(self, context: BackgroundContext) -> None:
         self._context = context
         self._lock = threading.Lock()
-        self._asked: dict[str, float] = {}
+        self._asked_at: dict[str, float] = {}
         """Duty -> the monotonic time when its role last asked; a role that hangs loses it."""
-        self._held: frozenset[str] = frozenset()
-        self._looked = -LEASE_S
+        self._duties: frozenset[str] = frozenset()
+        self._looked_at = -LEASE_S
 
     def hold(self, name: str) -> bool:
         """Return whether this process has a duty; look, and renew all, every few seconds."""
         with self._lock:
-            tick, is_new = time.monotonic(), name not in self._asked
-            self._asked[name] = tick
-            if is_new or tick - self._looked >= RENEW_S:
-                self._asked = {n: at for n, at in self._asked.items() if tick - at < LEASE_S}
-                self._held = frozenset(self._renewed())
-                self._looked = tick
-            return name in self._held
+            tick, is_new = time.monotonic(), name not in self._asked_at
+            self._asked_at[name] = tick
+            if is_new or tick - self._looked_at >= RENEW_S:
+                self._asked_at = {n: at for n, at in self._asked_at.items() if tick - at < LEASE_S}
+                self._duties = frozenset(self._renewed())
+                self._looked_at = tick
+            return name in self._duties
 
     def forget(self) -> None:
         """Look again before the next pass."""
         with self._lock:
-            self._looked = -LEASE_S
+            self._looked_at = -LEASE_S
 
     def _renewed(self) -> set[str]:
         # a process that waits for others only reads: each write would make SQLite's other writers
         # wait
-        me, names = self._context.holder, self._asked.keys()
+        me, names = self._context.holder, self._asked_at.keys()
         holders = self._context.reading(leases.holders)
-        taken = {n for n, other in holders.items() if other != me and not is_dead(other, me)}
-        dead = {other for other in holders.values() if other != me and is_dead(other, me)}
-        if not (free := names - taken):
+        others = {n for n, other in holders.items() if other != me and not is_dead(other, me)}
+        dead = {owner for owner in holders.values() if owner != me and is_dead(owner, me)}
+        if not (free := names - others):
             return set()
         return self._context.session(lambda session: take(session, free, dead, me))
 

@@ -55,8 +55,8 @@ def _lines(items: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         for name, judged in (item.get("outputs") or {"": {}}).items():
             words = show.plain_words(judged.get("outcome") or judged.get("explanation") or "-")
             message = of_seed.pop("message", None) or judged.get("message")
-            own = {"output": name, "explanation": words, "message": message}
-            yield {**judged, "verdict": Text(), **of_seed, **own}
+            columns = {"output": name, "explanation": words, "message": message}
+            yield {**judged, "verdict": Text(), **of_seed, **columns}
             of_seed = {}
 
 

@@ -208,7 +208,7 @@ class PartsOfGauge(BaseModel):
 
 
 class AttemptWork(BaseModel):
-    """What a worker has to run."""
+    """The work of an attempt."""
 
     attempt: str
     chunk: str
@@ -228,7 +228,7 @@ class AttemptWork(BaseModel):
 
 
 class DeviceOrder(BaseModel):
-    """What a device has to do, and how many canaries were requested."""
+    """The order for a device, and how many canaries were requested."""
 
     order: Literal["work", "drain", "maintenance"]
     asked: int

@@ -12,6 +12,7 @@ from typing import Final
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
+from gonogo.cli.kit import authority
 from gonogo.settings import is_network
 from gonogo_service.hosts.model import HostRow
 from gonogo_service.kit import audit, networks
@@ -19,7 +20,6 @@ from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.principals import Keys
 from gonogo_service.kit.problems import BadField, Problem
-from gonogo_workers.server import authority
 
 ANY: Final = ("*",)
 """The patterns of a host that may run attempts of every queue."""

@@ -80,7 +80,7 @@ SCHEDULES = Noun(
         "run": Verb(
             "started",
             "Start a run now, even if the schedule is paused.",
-            said="started {id}  {server}/runs/{id}",
+            template="started {id}  {server}/runs/{id}",
             path="run-now",
         )
     },

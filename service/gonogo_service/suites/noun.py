@@ -50,7 +50,7 @@ RUNS = Noun(
         "cancel": Verb(
             "canceled",
             "Cancel a run and its open jobs. Results that are there stay.",
-            said="{id} is {state}",
+            template="{id} is {state}",
         )
     },
     about="`gonogo submit SUITE.yaml` starts one.",

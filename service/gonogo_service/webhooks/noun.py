@@ -89,7 +89,7 @@ WEBHOOKS = Noun(
             "rotated",
             "Make a new secret and print it. For a day the old one signs as well.",
         ),
-        "test": Verb("tested", "Send a test message.", said="sent {id}: {state}"),
+        "test": Verb("tested", "Send a test message.", template="sent {id}: {state}"),
     },
     page=urls.webhook,
 )

@@ -22,7 +22,7 @@ def test_a_host_joins_only_where_it_believes_the_authority_that_the_code_names(
 ) -> None:
     for name in ("ours", "another", "host"):
         (tmp_path / name).mkdir()
-    ours, another = Authority(tmp_path / "ours"), Authority(tmp_path / "another")
+    lab, another = Authority(tmp_path / "ours"), Authority(tmp_path / "another")
 
     def gonogo(*words: str, **settings: str) -> tuple[int, str, str]:
         for name in ("ca_file", "url"):
@@ -38,8 +38,8 @@ def test_a_host_joins_only_where_it_believes_the_authority_that_the_code_names(
 
     monkeypatch.setenv("GONOGO_VAR_DIR", str(tmp_path / "host"))
     with (
-        on_port(lite_database_url, ca_file=str(ours.file)) as (client, _),
-        hop(client.base_url.port or 0, ours.issue("localhost")) as port,
+        on_port(lite_database_url, ca_file=str(lab.file)) as (client, _),
+        hop(client.base_url.port or 0, lab.issue("localhost")) as port,
     ):
         code, printed, _ = gonogo(
             "add", "lab-1", "--address", "127.0.0.1", url=str(client.base_url)
@@ -50,5 +50,5 @@ def test_a_host_joins_only_where_it_believes_the_authority_that_the_code_names(
         assert "is of another authority" in gonogo(*join, ca_file=str(another.file))[2]
         assert "has no certificate" in gonogo(*join, ca_file=str(Path(__file__)))[2]
         assert not (tmp_path / "host" / "host.json").exists()
-        assert gonogo(*join, ca_file=str(ours.file))[0] == 0
+        assert gonogo(*join, ca_file=str(lab.file))[0] == 0
         assert json.loads((tmp_path / "host" / "host.json").read_text())["name"] == "lab-1"

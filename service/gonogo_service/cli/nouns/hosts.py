@@ -64,7 +64,7 @@ def join(
     This host's token goes into host.json in GONOGO_VAR_DIR, for the current user only. Where the
     code names a lab's own authority, GONOGO_CA_FILE must be that one's.
     """
-    from gonogo_workers.server import authority
+    from gonogo.cli.kit import authority
     from gonogo_workers.server.host_file import Host, checked_url
 
     address = checked_url(url)

@@ -34,7 +34,7 @@ JOBS = Noun(
             "canceled",
             "Cancel a job. A running kernel is stopped within seconds; results that are there "
             "stay.",
-            said="{id} is {state}",
+            template="{id} is {state}",
         )
     },
     page=urls.job,

@@ -21,12 +21,12 @@ def fingerprints(ca_file: str) -> list[str]:
     """Return the SHA-256 of each certificate in a file, in hexadecimal. Raises FieldError."""
     try:
         texts = _CERTIFICATE.findall(Path(ca_file).read_text())
-        found = [hashlib.sha256(ssl.PEM_cert_to_DER_cert(text)).hexdigest() for text in texts]
+        digests = [hashlib.sha256(ssl.PEM_cert_to_DER_cert(text)).hexdigest() for text in texts]
     except (OSError, ValueError) as problem:
         raise FieldError("GONOGO_CA_FILE", ca_file, f"can't be read: {problem}") from problem
-    if not found:
+    if not digests:
         raise FieldError("GONOGO_CA_FILE", ca_file, "has no certificate", limit="a file in PEM")
-    return found
+    return digests
 
 
 def check(code: str, ca_file: str | None) -> None:
@@ -34,11 +34,11 @@ def check(code: str, ca_file: str | None) -> None:
 
     A code without a fingerprint is of a service whose authority every system knows.
     """
-    _, _, wanted = code.partition(SEPARATOR)
-    if not wanted:
+    _, _, fingerprint = code.partition(SEPARATOR)
+    if not fingerprint:
         return
     remedy = "the file with the certificate of the service's authority"
     if ca_file is None:
         raise FieldError("GONOGO_CA_FILE", None, "is needed for this code", limit=remedy)
-    if wanted not in fingerprints(ca_file):
+    if fingerprint not in fingerprints(ca_file):
         raise FieldError("GONOGO_CA_FILE", ca_file, "is of another authority", limit=remedy)
