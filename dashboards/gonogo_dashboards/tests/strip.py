@@ -37,7 +37,6 @@ from gonogo_dashboards.tests.strip_view import (
     StripMark,
     StripWorst,
     placed_of,
-    summary,
 )
 from gonogo_service.results import tallies
 from gonogo_service.results import worst as reads
@@ -134,7 +133,7 @@ def read(
     )
     candidates.sort(key=lambda mark: (_severity(mark, numbers.get(mark.key)), mark.key))
     places = {column.build: number for number, column in enumerate(heads)}
-    strip = Strip(
+    return Strip(
         output=output,
         metric=metric,
         noun="iteration" if selected else "seed",
@@ -148,12 +147,10 @@ def read(
             StripWorst(mark, numbers.get(mark.key, {}).get(ROUNDING_RATIO))
             for mark in candidates[:MAX_NAMED]
         ),
-        summary="",
         events=tuple(
             replace(event, place=places[event.name]) for event in events if event.name in places
         ),
     )
-    return replace(strip, summary=summary(strip))
 
 
 def _columns(jobs: Iterable[JobFacts]) -> list[list[JobFacts]]:

@@ -107,8 +107,46 @@ class Strip:
     marks: tuple[StripMark, ...]
     bands: tuple[StripBand, ...]
     worst: tuple[StripWorst, ...]
-    summary: str
     events: tuple[AxisEvent, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """Return the chart in words, for readers who don't see it."""
+        edges = [edge for column in self.columns for edge in (column.low, column.high)]
+        values = [edge for edge in edges if edge is not None]
+        ratio = self.metric == TOLERANCE_RATIO
+        declared = "the declared tolerance (1 = where green turns red)"
+        of = declared if ratio else "the largest by rounding"
+        shown = len(self.columns)
+        builds = words.count(shown, "build")
+        builds += f", the newest of {shown + self.older}" if self.older else ""
+        text = f"{self.output}: {words.count(self.total, self.noun)} on {builds}."
+        if values:
+            low, high = words.number(min(values)), words.number(max(values))
+            between = f"is {high}" if low == high else f"lies between {low} and {high}"
+            text += f" The error {between} times {of}."
+        hollow = {
+            self.columns[band.column].build: band.rounding
+            for band in self.bands
+            if band.beyond and _green(self.columns[band.column])
+        }
+        if hollow:
+            builds_named = words.named(list(hollow), "build")
+            limits = [limit for limit in hollow.values() if limit is not None]
+            text += f" Hollow passes, green and not explained by rounding: {builds_named}"
+            if limits:
+                most = words.number(max(limits))
+                text += f", where errors of this form are rounding up to {most}"
+            text += "."
+        else:
+            text += " No green seed is unexplained."
+        if not self.whole:
+            text += (
+                " The bars show the range of the seeds, darker from the 10th to the 90th percentile"
+                f" of the newest. The {len(self.marks):,} marks are the worst {self.noun}s of each"
+                " verdict, shared out between the builds."
+            )
+        return text
 
     @property
     def verdicts(self) -> set[str]:
@@ -154,46 +192,6 @@ def placed_of(
         bands.append(StripBand(column, round(left, 4), round(right, 4), form, len(group)))
         left = right
     return marks, bands
-
-
-def summary(strip: Strip) -> str:
-    """Return the chart in words, for readers who don't see it."""
-    edges = [edge for column in strip.columns for edge in (column.low, column.high)]
-    values = [edge for edge in edges if edge is not None]
-    ratio = strip.metric == TOLERANCE_RATIO
-    of = (
-        "the declared tolerance (1 = where green turns red)" if ratio else "the largest by rounding"
-    )
-    shown = len(strip.columns)
-    builds = words.count(shown, "build")
-    builds += f", the newest of {shown + strip.older}" if strip.older else ""
-    text = f"{strip.output}: {words.count(strip.total, strip.noun)} on {builds}."
-    if values:
-        low, high = words.number(min(values)), words.number(max(values))
-        between = f"is {high}" if low == high else f"lies between {low} and {high}"
-        text += f" The error {between} times {of}."
-    hollow = {
-        strip.columns[band.column].build: band.rounding
-        for band in strip.bands
-        if band.beyond and _green(strip.columns[band.column])
-    }
-    if hollow:
-        builds_named = words.named(list(hollow), "build")
-        limits = [limit for limit in hollow.values() if limit is not None]
-        text += f" Hollow passes, green and not explained by rounding: {builds_named}"
-        if limits:
-            most = words.number(max(limits))
-            text += f", where errors of this form are rounding up to {most}"
-        text += "."
-    else:
-        text += " No green seed is unexplained."
-    if not strip.whole:
-        text += (
-            " The bars show the range of the seeds, darker from the 10th to the 90th percentile of"
-            f" the newest. The {len(strip.marks):,} marks are the worst {strip.noun}s of each"
-            " verdict, shared out between the builds."
-        )
-    return text
 
 
 def _green(column: StripColumn) -> bool:

@@ -51,9 +51,7 @@ def plot(*groups: list[Mark], metric: str = "tolerance_ratio", whole: bool = Tru
         for place, group in enumerate(groups)
     ]
     flat = tuple(marks)
-    return Strip(
-        "dx", metric, "seed", len(flat), whole, 0, tuple(columns), flat, tuple(lined), (), ""
-    )
+    return Strip("dx", metric, "seed", len(flat), whole, 0, tuple(columns), flat, tuple(lined), ())
 
 
 def drawn(options: dict[str, Any], name: str) -> list[list[Any]]:
