@@ -81,48 +81,36 @@ class DeclaredBuild(Model):
         return Build(name, self.executor, arithmetic=self.arithmetic, outputs=outputs, **others)
 
 
-def emulator_builds() -> Mapping[str, Build]:
-    """Return name -> build for the emulated builds of all kernels.
+def own_builds(executor: str | None = None) -> Mapping[str, Build]:
+    """Return name -> build for the builds that need no entry in a builds file.
 
-    They are in the order of registration, `correct` first.
+    The emulator's are those of all kernels, in the order of registration, `correct` first.
+    executor: None means all executors.
     """
-    return _emulated(emulated())
+    if executor is None:
+        return {name: build for known in EXECUTORS for name, build in own_builds(known).items()}
+    return _own_builds(executor, emulated())
 
 
 @cache
-def _emulated(names: tuple[str, ...]) -> Mapping[str, Build]:
+def _own_builds(executor: str, emulated_names: tuple[str, ...]) -> Mapping[str, Build]:
+    if executor == EMULATOR:
+        return {
+            name: Build(name, EMULATOR, EMULATOR, sequence, arithmetic=arithmetic_names.TT_TRAIN)
+            for sequence, name in enumerate(emulated_names)
+        }
+    defined = EXECUTORS[executor].builds if executor in EXECUTORS else ()
     return {
-        name: Build(name, EMULATOR, EMULATOR, sequence, arithmetic=arithmetic_names.TT_TRAIN)
-        for sequence, name in enumerate(names)
+        build.name: Build(build.name, executor, executor, sequence, outputs=build.outputs)
+        for sequence, build in enumerate(defined)
     }
 
 
 def emulator_build(name: str) -> Build:
     """Return the emulator's build of that name. Raises FieldError with the list of names."""
-    builds = emulator_builds()
+    builds = own_builds(EMULATOR)
     known = known_build(name, EMULATOR)
     return known or builds[fields.choice(name, builds, "build", "unknown build")]
-
-
-@cache
-def _defined(executor: str) -> Mapping[str, Build]:
-    """Return name -> build for the builds that an executor's row defines, in that order."""
-    return {
-        build.name: Build(build.name, executor, executor, sequence, outputs=build.outputs)
-        for sequence, build in enumerate(EXECUTORS[executor].builds)
-    }
-
-
-def own_builds(executor: str | None = None) -> Mapping[str, Build]:
-    """Return name -> build for the builds that need no entry in a builds file.
-
-    executor: None means all executors.
-    """
-    if executor is None:
-        return {name: build for known in EXECUTORS for name, build in own_builds(known).items()}
-    if executor == EMULATOR:
-        return emulator_builds()
-    return _defined(executor) if executor in EXECUTORS else {}
 
 
 def known_build(name: str, executor: str | None = None) -> Build | None:

@@ -13,7 +13,7 @@ from api import JOB, Api, in_process
 from database_params import BOTH
 from gonogo.emulator import builds_of
 from gonogo.kernels import layernorm
-from gonogo.spec.builds import emulator_builds, own_builds
+from gonogo.spec.builds import EMULATOR, own_builds
 from gonogo_service.devices import workers
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.people.issuing import issue_token
@@ -50,7 +50,7 @@ def all_names(api: Api, **query: Any) -> list[str]:
 def test_the_emulator_has_the_builds_that_it_lists() -> None:
     names = layernorm.BUILDS
     assert tuple(builds_of("layernorm_bw"))[: len(names)] == names
-    assert tuple(emulator_builds())[: len(names)] == names
+    assert tuple(own_builds(EMULATOR))[: len(names)] == names
 
 
 @BOTH
@@ -63,7 +63,7 @@ def test_registered_builds_are_listed_among_those_of_the_emulator(api: Api) -> N
     assert all_names(api) == sorted([*builtin_names, "v0.60"])
     assert all_names(api, executor="torch") == sorted(own_builds("torch"))
     assert all_names(api, executor="ttnn") == sorted([*own_builds("ttnn"), "v0.60"])
-    assert all_names(api, branch="emulator") == sorted(emulator_builds())
+    assert all_names(api, branch="emulator") == sorted(own_builds(EMULATOR))
 
 
 @BOTH

@@ -17,7 +17,7 @@ from api import Api, in_process
 from bisection_steps import answer, jobs_in_flight, run, serve, step
 from gonogo.flakiness.bisecting import Signal, Stage
 from gonogo.kernels.registry import KERNELS
-from gonogo.spec.builds import emulator_builds
+from gonogo.spec.builds import EMULATOR, own_builds
 from gonogo_service.background import bisections as role
 from gonogo_service.bisections import store as bisections
 from gonogo_service.bisections.model import SearchTrack
@@ -242,7 +242,7 @@ def test_a_branch_gives_the_builds_that_belong_to_the_kernel(api: Api) -> None:
     bisection = begin(api, builds=None, branch="emulator")
     series = api.get(f"/bisections/{bisection}")["builds"]
     assert series == list(KERNELS["layernorm_bw"].emulated_builds)
-    assert "group-boundaries" in emulator_builds()
+    assert "group-boundaries" in own_builds(EMULATOR)
 
 
 def test_the_page_keeps_how_the_posterior_moved(api: Api) -> None:

@@ -10,11 +10,11 @@ from gonogo.emulator import builds_of
 from gonogo.errors import FieldError
 from gonogo.kernels.registry import KERNELS
 from gonogo.spec.builds import (
+    EMULATOR,
     Build,
     DeclaredBuild,
     check_kernel,
     emulator_build,
-    emulator_builds,
     known_build,
     own_builds,
 )
@@ -68,7 +68,7 @@ def test_a_wrong_build_names_its_field(data: Any, field: str) -> None:
 
 
 def test_each_named_defect_is_a_build_of_the_emulator() -> None:
-    builds = emulator_builds()
+    builds = own_builds(EMULATOR)
     assert next(iter(builds)) == "correct"
     assert {
         "last-two-tiles",
@@ -142,7 +142,7 @@ def test_a_name_that_is_nearly_right_is_suggested() -> None:
 def test_every_kernel_takes_its_builds() -> None:
     for name, kernel in KERNELS.items():
         for build_name in kernel.emulated_builds:
-            check_kernel(emulator_builds()[build_name], name)
+            check_kernel(own_builds(EMULATOR)[build_name], name)
     for executor, build_name in (("torch", "torch-eager"), ("ttnn", "ttnn")):
         build = known_build(build_name, executor)
         assert build is not None

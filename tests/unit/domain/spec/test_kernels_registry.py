@@ -22,7 +22,7 @@ from gonogo.judging.inputs import generate, quantise
 from gonogo.kernels import rmsnorm
 from gonogo.kernels.registry import KERNELS, register, unregister
 from gonogo.reports.check_line import check_line
-from gonogo.spec.builds import emulator_builds
+from gonogo.spec.builds import EMULATOR, own_builds
 from gonogo.spec.test_spec import TestSpec
 
 TOY = ("--kernel", "softmax_fw", "--shape", "2,32,100", "--parameters", '{"temperature": 0.5}')
@@ -98,7 +98,7 @@ def test_a_registered_kind_s_tensors_are_judged_where_they_lie(tmp_path: Path) -
 
 @pytest.mark.usefixtures("toy")
 def test_a_registered_kind_is_submitted_and_its_builds_are_listed(tmp_path: Path) -> None:
-    assert "missing/temperature@scaled" in emulator_builds()
+    assert "missing/temperature@scaled" in own_builds(EMULATOR)
     test = {"kernel": "softmax_fw", "shape": [4, 64], "parameters": {"temperature": 2}}
     with in_process(f"sqlite:///{tmp_path / 'g.db'}") as api:
         job = api.submit(test=test, build="missing/temperature@scaled")
