@@ -56,8 +56,8 @@ def tests(session: Session, text: str, limit: int) -> tuple[TestSpecRow, ...]:
 def others(session: Session, text: str, limit: int) -> list[Hit]:
     """Return what else has the text, at most `limit` of each kind; nothing for an empty one."""
     text = text.strip().lower()
-    found = (_by_id, _entries, _by_commit, _builds, _suites) if text else ()
-    return [hit for find in found for hit in islice(find(session, text), limit)]
+    searches = (_by_id, _entries, _by_commit, _builds, _suites) if text else ()
+    return [hit for search in searches for hit in islice(search(session, text), limit)]
 
 
 def _entries(session: Session, text: str) -> Iterator[Hit]:

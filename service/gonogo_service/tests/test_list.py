@@ -69,7 +69,7 @@ class ListedTest(NamedTuple):
     spec: TestSpecRow
     variants: tuple[Variant, ...]
     grades: Mapping[Variant, Any]
-    """Of assessed variants: rows with `stability`, `sharpness`, `hollow` and `rank`."""
+    """The grades of assessed variants: rows with `stability`, `sharpness`, `hollow` and `rank`."""
     open_flags: int
     job: Any
     """The last job in any state, with `id`, `build`, `state` and `created_at`; None for none."""
