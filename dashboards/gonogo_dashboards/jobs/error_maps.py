@@ -19,6 +19,7 @@ from gonogo_dashboards.kit.cache import LRUCache
 from gonogo_dashboards.kit.list_rows import SeedChoice
 from gonogo_service.jobs import artifacts
 from gonogo_service.jobs.model import ArtifactRow
+from gonogo_service.kit.database.records import from_object
 
 KIND = "error_map"
 MAX_TILES = 50
@@ -114,30 +115,33 @@ def read(
         key=lambda head: (rank.get((head.seed, head.repeat), len(rank)), head.seed, head.repeat)
     )
     chosen = next((head for head in named if (head.seed, head.repeat) == requested), named[0])
-    shown = chosen.output if chosen.output == output else None
-    same = [head for head in named if head.output == chosen.output]
 
     def read_content() -> MapContent | None:
         artifact = artifacts.get(session, job_id, chosen.id)
         return None if artifact is None else content(artifact.content)
 
     known = _contents.get(chosen.id, read_content)
-    return (
-        None
-        if known is None
-        else MapView(
-            artifact=chosen.id,
-            url=urls.artifact(job_id, chosen.id),
-            seed=chosen.seed,
-            repeat=chosen.repeat,
-            output=chosen.output,
-            others=tuple(
-                SeedChoice(*pair, urls.job(job_id, output=shown, seed=pair), head is chosen)
-                for head in same[:MAX_CHOICES]
-                for pair in ((head.seed, head.repeat),)
-            ),
-            content=known,
-        )
+    if known is None:
+        return None
+    same = [head for head in named if head.output == chosen.output][:MAX_CHOICES]
+    return from_object(
+        MapView,
+        chosen,
+        artifact=chosen.id,
+        url=urls.artifact(job_id, chosen.id),
+        others=choices(job_id, same, chosen, output if chosen.output == output else None),
+        content=known,
+    )
+
+
+def choices(
+    job_id: str, heads: Sequence[ArtifactRow], chosen: ArtifactRow, output: str | None = None
+) -> tuple[SeedChoice, ...]:
+    """Return the seeds of some artifacts, of which the page shows the chosen one."""
+    pairs = [(head, (head.seed, head.repeat)) for head in heads]
+    return tuple(
+        SeedChoice(*pair, urls.job(job_id, output=output, seed=pair), head is chosen)
+        for head, pair in pairs
     )
 
 

@@ -54,14 +54,6 @@ With this tolerance the right kernel passes, and the wrong one of tt-train-2025 
 
 
 @dataclass(frozen=True)
-class BuildHint:
-    """A build to choose, with its executor and branch."""
-
-    name: str
-    words: str
-
-
-@dataclass(frozen=True)
 class FormView:
     """The choices of the form. Builds are hints only: a worker's host may know more."""
 
@@ -74,11 +66,10 @@ class FormView:
     executors: tuple[str, ...]
     reporters: tuple[str, ...]
     """The executors that run tests which exist already."""
-    builds: tuple[BuildHint, ...]
+    builds: Mapping[str, str]
+    """Build -> what it is."""
     suites: tuple[str, ...]
     """Suites of earlier selections."""
-    validate_url: str
-    submit_url: str
     quotas: tuple[str, ...] = ()
     """How much of each quota the reader's token has used."""
 
@@ -111,10 +102,8 @@ def new_job(session: Session, query: Mapping[str, str]) -> FormView:
         kernels=tuple(KERNELS),
         executors=tuple(sorted(set(EXECUTORS) | built | served)),
         reporters=REPORTERS,
-        builds=tuple(BuildHint(name, text) for name, text in hints.items()),
+        builds=hints,
         suites=tuple(test_specs.suites(session)),
-        validate_url=urls.VALIDATE,
-        submit_url=urls.SUBMIT,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo_dashboards.jobs.error_maps import choices
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import SeedChoice
 from gonogo_service.jobs import artifacts, job_attempts
@@ -104,11 +105,7 @@ def log(
             for head in heads
             if head.kind in OF_A_HANG and (head.seed, head.repeat) == pair
         ),
-        tuple(
-            SeedChoice(*seed, urls.job(job_id, seed=seed), head is chosen)
-            for head in logs[:MAX_LOGS]
-            for seed in ((head.seed, head.repeat),)
-        ),
+        choices(job_id, logs[:MAX_LOGS], chosen),
     )
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from gonogo.reports.check_line import check_line
-from gonogo.spec.selections import KERNEL, Selection
+from gonogo.spec.selections import Selection
 from gonogo_dashboards.kit import commands, words
 from gonogo_service.jobs.model import JobRow
 
 
 def facts(job: JobRow) -> tuple[tuple[str, str], ...]:
     """Return the request; defaults are left out, as in the test's canonical form."""
-    is_selection = job.kernel == KERNEL
-    rows = _selection(job) if is_selection else commands.facts_of(job.test)
+    rows = _selection(job) if job.is_selection else commands.facts_of(job.test)
     rows.append(("build", job.build))
     if job.reference is not None:
         rows.append(("compared with", f"{job.reference} and float64"))
@@ -22,7 +21,7 @@ def facts(job: JobRow) -> tuple[tuple[str, str], ...]:
         rows.append(("ran", f"elsewhere, {by}" if by else "elsewhere"))
     else:
         rows.append(("runs on", job.queue.replace(".", " · ")))
-    rows.append(("iterations" if is_selection else "seeds", commands.seeds_words(job)))
+    rows.append(("iterations" if job.is_selection else "seeds", commands.seeds_words(job)))
     if job.stop is not None:
         spared = job.stop.device_ms_saved
         time = "" if spared is None else f", {words.duration(spared / 1000)} of device time"

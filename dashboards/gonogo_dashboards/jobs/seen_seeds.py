@@ -12,7 +12,6 @@ from sqlalchemy.orm import Session
 
 from gonogo.judging.flip_summary import FlipsSummary
 from gonogo.spec.diagnoses import JobDiagnosis
-from gonogo.spec.selections import KERNEL
 from gonogo_dashboards.charts import plots
 from gonogo_dashboards.charts.plots import SeedPlot
 from gonogo_dashboards.jobs import seed_grid
@@ -62,7 +61,7 @@ class SeenSeeds(_Numbers):
 
 def read(session: Session, row: JobRow, output: str | None, noun: str) -> SeenSeeds:
     """Read what a job's seeds show; output: the one of the plot, None for the worst."""
-    is_kernel, has_rows = row.kernel != KERNEL, row.seeds_removed_at is None
+    is_kernel, has_rows = not row.is_selection, row.seeds_removed_at is None
     sums = tallies.of_job(session, row.id)
     outputs = {name: tally for name, tally in sums.items() if name != WHOLE}
 
@@ -92,7 +91,7 @@ def of_command(session: Session, row: JobRow, seen: SeenSeeds) -> int:
     """Return the seed of the command that reproduces the job: the worst, else the first."""
     if seen.first is not None:
         return seen.first.seed
-    iteration = worst.worst_iteration(session, row.id) if row.kernel == KERNEL else None
+    iteration = worst.worst_iteration(session, row.id) if row.is_selection else None
     return commands.first_seeds(row)[0] if iteration is None else iteration
 
 

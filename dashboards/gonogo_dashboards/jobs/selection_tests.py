@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo.spec.selections import KERNEL
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.results import selection_tests
 from gonogo_service.results.selection_tests import TestRecord
@@ -56,7 +55,7 @@ def read(session: Session, job: JobRow, part: Part, output: str | None = None) -
 
     output: the output that the page shows, which the addresses of other parts keep.
     """
-    if job.kernel != KERNEL:
+    if not job.is_selection:
         return None
     records, total = selection_tests.tests(
         session, job.id, PAGE, skip=part.skip, search=part.search

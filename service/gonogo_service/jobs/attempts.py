@@ -122,14 +122,14 @@ def claim(
     Raises AttemptOver for one that is over, canceled or unknown; OthersAttempt and ForeignSender as
     gonogo_service.hosts.senders.claimed.
     """
-    held = Locked.read(session, attempt_id, now, sender)
+    locked = Locked.read(session, attempt_id, now, sender)
     unclaimed = (AttemptState.sent, AttemptState.running)
-    if held is None or held.attempt.state not in unclaimed or held.is_canceled:
+    if locked is None or locked.attempt.state not in unclaimed or locked.is_canceled:
         raise AttemptOver(f"the attempt {attempt_id} is over or canceled")
-    claimed(held.attempt, worker, device, sender)
-    held.begin()
+    claimed(locked.attempt, worker, device, sender)
+    locked.begin()
     session.flush()
-    return held.attempt
+    return locked.attempt
 
 
 def is_canceled(session: Session, attempt_id: str | None) -> bool:
@@ -198,14 +198,14 @@ def finished(
     Batches may come after it, by another process of the API. Then the attempt is `reported`; it is
     concluded with the last batch, or by the reaper when that never comes.
     """
-    held = Locked.read(session, attempt_id, now, sender)
-    if held is None:
+    locked = Locked.read(session, attempt_id, now, sender)
+    if locked is None:
         return None
-    attempt = held.attempt
+    attempt = locked.attempt
     owned(attempt, sender)
     if attempt.state not in (AttemptState.sent, AttemptState.running):
         return None
-    held.begin()
+    locked.begin()
     attempt.state = AttemptState.reported
     attempt.finished_at = attempt.heard_at = now
     attempt.log_tail, attempt.error = storable(body.get("log_tail")), storable(body.get("error"))
@@ -213,9 +213,9 @@ def finished(
     sent = body.get("sent") or []
     attempt.expected = {**{name: body.get(name) for name in ("outcome", "batches")}, "sent": sent}
     session.flush()
-    held.conclude()
+    locked.conclude()
     periods.record_attempt(session, attempt, now=now)
-    return held.job.id
+    return locked.job.id
 
 
 def mark_lost(
@@ -225,22 +225,22 @@ def mark_lost(
 
     Returns the job's id if it was given up. The chunk waits for its missing results only.
     """
-    held = Locked.read(session, attempt_id, now)
-    if held is None:
+    locked = Locked.read(session, attempt_id, now)
+    if locked is None:
         return None
-    attempt = held.attempt
+    attempt = locked.attempt
     if attempt.state not in OPEN_ATTEMPT or attempt.heard_at is None or attempt.heard_at >= before:
         return None
     if attempt.state == AttemptState.reported:
-        held.conclude(forced=True)
+        locked.conclude(forced=True)
     else:
         attempt.state, attempt.finished_at, attempt.error = AttemptState.lost, now, reason
         session.flush()
-        if held.is_current:
-            closing.resolve_chunk(session, held.job, held.chunk, reason, now=now)
+        if locked.is_current:
+            closing.resolve_chunk(session, locked.job, locked.chunk, reason, now=now)
         session.flush()
         periods.record_attempt(session, attempt, now=now)
-    return held.job.id
+    return locked.job.id
 
 
 def silent_attempts(session: Session, state: AttemptState, *, before: datetime) -> list[AttemptRow]:

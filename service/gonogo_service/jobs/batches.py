@@ -42,10 +42,10 @@ def store(
     is open. Rows with numbers count from a lost attempt too. Results that the attempt was not asked
     for are dropped, and so are those of seeds that a decision has canceled.
     """
-    held = Locked.read(session, attempt_id, now, sender)
-    if held is None:
+    locked = Locked.read(session, attempt_id, now, sender)
+    if locked is None:
         return None
-    job, chunk, attempt = held.job, held.chunk, held.attempt
+    job, chunk, attempt = locked.job, locked.chunk, locked.attempt
     owned(attempt, sender)
     number = _batch_number(body)
     if sender is not None and number is None:  # else nothing bounds what an attempt may send
@@ -56,21 +56,21 @@ def store(
         raise ConflictingContent(f"batch {number} of attempt {attempt.id} came with other content")
     if job.state.final or (job.sequential is not None and chunk.state == ChunkState.lost):
         return None
-    was_open = held.is_current and attempt.state in OPEN_ATTEMPT
-    held.begin()
+    was_open = locked.is_current and attempt.state in OPEN_ATTEMPT
+    locked.begin()
     whole = Batch.parse(body)
     whole.check()
     others = {str(row.get("device")) for row in whole.rows} - {str(attempt.device)}
     if sender is not None and others:
         what = f"rows of {sorted(others)[0][:200]!r}"
         raise ForeignSender(f"{what} came for an attempt of {attempt.device}")
-    asked = {(seed, repeat) for seed, repeat in attempt.work}
-    batch = _fresh(held, whole, asked)
+    requested = {(seed, repeat) for seed, repeat in attempt.work}
+    batch = _fresh(locked, whole, requested)
     closing.record(session, job, attempt.id, batch, now=now)
-    evidence = [item for item in body.get("artifacts") or () if _pair(item) in asked]
+    evidence = [item for item in body.get("artifacts") or () if _pair(item) in requested]
     if left_out := artifacts.add(session, job.id, attempt.id, evidence, now=now):
         most = f"{artifacts.MAX_BYTES} bytes of attempt {attempt.id}"
-        held.refuse("size", f"{left_out} artifacts beyond {most}")
+        locked.refuse("size", f"{left_out} artifacts beyond {most}")
     if attempt.state in OPEN_ATTEMPT:
         attempt.heard_at = now
     if number is not None:
@@ -78,8 +78,8 @@ def store(
     session.flush()
     closing.advance_sequential(session, job, now=now)
     if attempt.state == AttemptState.reported:
-        held.conclude()
-    elif not was_open and chunk.state == ChunkState.waiting and not held.lacks(chunk.work):
+        locked.conclude()
+    elif not was_open and chunk.state == ChunkState.waiting and not locked.lacks(chunk.work):
         closing.end_chunk(session, job, chunk, ChunkState.done, now=now)
     session.flush()
     if batch.rows and kind_of(job).on_devices:
@@ -98,20 +98,20 @@ def _pair(item: Mapping[str, Any]) -> Pair:
     return int(item["seed"]), int(item.get("repeat") or 0)
 
 
-def _fresh(held: Locked, batch: Batch, asked: set[Pair]) -> Batch:
+def _fresh(locked: Locked, batch: Batch, requested: set[Pair]) -> Batch:
     """Return the rows that were asked for, count and aren't stored yet.
 
     Others than those that are stored for the same seed are held against their sender.
     """
-    counts_all = held.is_current and held.attempt.state in OPEN_ATTEMPT
+    counts_all = locked.is_current and locked.attempt.state in OPEN_ATTEMPT
     with_outputs = set() if counts_all else batch.with_outputs()
     places: dict[Pair, int] = {}
     for place, row in enumerate(batch.rows):
         if counts_all or place in with_outputs:
             places.setdefault(_pair(row), place)
-    stored = results.present(held.session, held.job.id, list(places))
-    if held.sender is not None and stored:
+    stored = results.present(locked.session, locked.job.id, list(places))
+    if locked.sender is not None and stored:
         again = batch.take(sorted(places[pair] for pair in stored))
-        for sentence in results.contradicted(held.session, held.job.id, again)[:1]:
-            held.refuse("conflict", sentence)
-    return batch.take([places[pair] for pair in places if pair in asked and pair not in stored])
+        for sentence in results.contradicted(locked.session, locked.job.id, again)[:1]:
+            locked.refuse("conflict", sentence)
+    return batch.take([places[pair] for pair in places if pair in requested and pair not in stored])

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from gonogo.reports import red_hollow
 from gonogo.spec.executors import EMULATOR
-from gonogo.spec.selections import KERNEL, sample
+from gonogo.spec.selections import sample
 from gonogo.spec.verdicts import Verdict
 from gonogo.spec.verdicts import worst as worst_verdict
 from gonogo_service.flags import evidence, suspects
@@ -216,7 +216,7 @@ def kind_of(job: JobRow) -> Kernel:
     """Return the rules of a job's kind."""
     if job.kind in _OTHERS:
         return _OTHERS[job.kind]
-    if job.kernel == KERNEL:
+    if job.is_selection:
         return _SELECTION
     return _KERNEL if job.reference is None else _COMPARISON
 

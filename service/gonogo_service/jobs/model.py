@@ -7,9 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import BigInteger, ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, column_property, mapped_column, relationship
 
 from gonogo.spec.diagnoses import JobDiagnosis
+from gonogo.spec.selections import KERNEL
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.jobs.values import (
     ImportedFile,
@@ -125,6 +127,11 @@ class JobRow(Base):
         Index("ix_jobs_newest", "test_key", "branch", "arch", "board", "build_sequence", "id"),
     )
     spec: Mapped[TestSpecRow] = relationship(innerjoin=True, viewonly=True)
+
+    @hybrid_property
+    def is_selection(self) -> bool:
+        """Return whether it runs tests that exist already, in iterations, instead of a kernel."""
+        return self.kernel == KERNEL
 
     @property
     def test(self) -> dict[str, Any]:

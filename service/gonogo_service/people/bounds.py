@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
+from sqlalchemy import select
+
 from gonogo.urls import API
-from gonogo_service.jobs import belonging
+from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database.ids import is_id
 from gonogo_service.kit.principals import Principal
 from gonogo_service.kit.problems import Problem
+from gonogo_service.suites.model import RunJobRow, RunRow
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -31,16 +35,25 @@ Check = Callable[["Session", Principal, str, dict[str, str]], bool]
 """Says whether a session, a principal, the name in the address and the query are within limits."""
 
 
-def _covered(who: Principal, place: belonging.Belonging | None) -> bool:
-    return place is not None and who.covers(place.repository, place.suite)
+def _covered(session: Session, who: Principal, query: Any, thing_id: str) -> bool:
+    """Return whether the (repository, suite) of a thing are within limits; it must exist."""
+    place = session.execute(query).first() if is_id(thing_id) else None
+    return place is not None and who.covers(*place)
 
 
 def _job(session: Session, who: Principal, name: str, _query: dict[str, str]) -> bool:
-    return _covered(who, belonging.of_job(session, name))
+    query = (
+        select(JobRow.commit["repository"].as_string(), RunRow.name)
+        .outerjoin(RunJobRow, RunJobRow.job_id == JobRow.id)
+        .outerjoin(RunRow, RunRow.id == RunJobRow.run_id)
+        .where(JobRow.id == name)
+    )
+    return _covered(session, who, query, name)
 
 
 def _run(session: Session, who: Principal, name: str, _query: dict[str, str]) -> bool:
-    return _covered(who, belonging.of_run(session, name))
+    query = select(RunRow.commit["repository"].as_string(), RunRow.name).where(RunRow.id == name)
+    return _covered(session, who, query, name)
 
 
 def _suite(who: Principal, suite: str | None) -> bool:

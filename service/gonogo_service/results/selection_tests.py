@@ -9,7 +9,6 @@ from typing import Any
 from sqlalchemy import Integer, case, func, select, type_coerce
 from sqlalchemy.orm import Session
 
-from gonogo.spec.selections import KERNEL
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.results.model import WHOLE, ResultRow
 
@@ -40,7 +39,7 @@ def census(session: Session, job: JobRow) -> dict[tuple[str, str | None], int]:
 
     A selection's tests count once for each iteration; an iteration without any counts once.
     """
-    if job.kernel != KERNEL:
+    if not job.is_selection:
         return {(verdict, None): number for verdict, number in job.counts.items()}
     table = ResultRow
     counted = (table.outcome.is_not(None)) | (table.output == WHOLE)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from gonogo.reports.check_line import check_line
-from gonogo.spec.selections import Selection, is_selection
+from gonogo.spec.selections import Selection
 from gonogo.spec.statistics import ALWAYS
 from gonogo.spec.verdicts import Explanation, Verdict
 from gonogo_service.kit.database.states import JobKind
@@ -81,7 +81,7 @@ def title(part: Part) -> str:
     job = part.job
     if part.name is not None:
         return part.name
-    if is_selection(job.test):
+    if job.is_selection:
         selection = Selection.parse(job.test)
         return selection.suite or selection.words
     return name_of(job.kernel, job.test)
@@ -91,7 +91,7 @@ def cases(part: Part) -> Iterator[Case]:
     """Yield the test cases of a job, in the order of its rows."""
     for row in part.rows:
         outputs, repeat = row["outputs"], row["repeat"]
-        if not is_selection(part.job.test):
+        if not part.job.is_selection:
             name = f"seed {row['seed']}" + (f" repeat {repeat}" if repeat else "")
             yield _case(part, row, name, row, outputs)
             continue
