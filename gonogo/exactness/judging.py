@@ -29,23 +29,19 @@ each of Welford's updates, so that their errors add up."""
 
 @dataclass(frozen=True)
 class ExactJudgment:
-    """The answer about an output.
-
-    Attributes:
-        explanation: explained, unexplained, or inconclusive: no element is exact.
-        judged: elements that are exact.
-        unequal: those with other bits.
-        wrong: elements that no right arithmetic gives, also among those that aren't exact.
-        message: a line for people.
-        diagnosis: the fault that removes most of the difference, else the places.
-    """
+    """The answer about an output."""
 
     explanation: Explanation
+    """Explained, unexplained, or inconclusive: no element is exact."""
     judged: int
+    """The exact elements"""
     unequal: int
+    """The exact elements with other bits"""
     wrong: int
+    """The elements that no right arithmetic gives, also among those that aren't exact"""
     message: str
     diagnosis: Diagnosis | None = None
+    """The fault that removes most of the difference, else the places"""
 
 
 def judge_exact(

@@ -88,9 +88,7 @@ def error_map(
     max_abs, signed_mean = np.full(shape, np.nan), np.full(shape, np.nan)
     nonfinite = np.zeros(shape, np.int64)
     scale = np.zeros(shape)
-    if not rows or not features:
-        return ErrorMap(rows, features, group, max_abs, signed_mean, nonfinite)
-    for cell in range(shape[0]):
+    for cell in range(shape[0] if features else 0):
         lines = slice(cell * height, (cell + 1) * height)
         with np.errstate(invalid="ignore", over="ignore"):
             error = actual[lines].astype(np.float64) - reference[lines]
@@ -105,14 +103,12 @@ def error_map(
         signed_mean[cell, counted] = total[counted] / count[counted]
         size = np.fmax.reduce(np.abs(reference[lines]), axis=0, initial=0.0)
         scale[cell] = np.fmax.reduceat(size, columns)
-    if output_format is None:
-        return ErrorMap(rows, features, group, max_abs, signed_mean, nonfinite)
-    # an axis of one: in formats whose values share exponents each cell is a block of its own
-    steps = step(scale[..., None], output_format)[..., 0]
-    with np.errstate(invalid="ignore", over="ignore"):
-        return ErrorMap(
-            rows, features, group, max_abs, signed_mean, nonfinite, max_abs / steps, output_format
-        )
+    max_ulp = None
+    if output_format is not None and scale.size:
+        # an axis of one: in formats whose values share exponents each cell is a block of its own
+        with np.errstate(invalid="ignore", over="ignore"):
+            max_ulp = max_abs / step(scale[..., None], output_format)[..., 0]
+    return ErrorMap(rows, features, group, max_abs, signed_mean, nonfinite, max_ulp, output_format)
 
 
 def _group(extent: int, limit: int) -> int:
