@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -40,22 +41,19 @@ MAX_ANNOTATIONS = 50
 PULL_REQUEST = "pull_request"
 
 
+@dataclass
 class Answerer:
     """Sends one answer at a time. `stopped`: whether no further request may be begun."""
 
-    def __init__(
-        self,
-        context: BackgroundContext,
-        github: GitHub,
-        stopped: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self._context, self._github, self.stopped = context, github, stopped
+    context: BackgroundContext
+    github: GitHub
+    stopped: Callable[[], bool] = lambda: False
 
     def handle(self, commit_check_id: str) -> bool:
         """Send all parts of a commit check's answer. Failed parts are retried separately."""
         began = time.perf_counter()
-        url = self._context.settings.url
-        due = self._context.reading(lambda session: _read(session, commit_check_id, url))
+        url = self.context.settings.url
+        due = self.context.reading(lambda session: _read(session, commit_check_id, url))
         if due is None:
             return True
         check, answer, current, parts = due
@@ -80,7 +78,7 @@ class Answerer:
             elif waits_for_pulls:
                 age = utcnow() - check.created_at
                 again_at = utcnow() + max(FIND_AGAIN, age) if age < FIND_UNTIL else None
-            self._context.session(
+            self.context.session(
                 lambda session: answers.reported(session, commit_check_id, state, again_at=again_at)
             )
         log.info(
@@ -96,33 +94,31 @@ class Answerer:
         """Postpone an answer: until the end of a rate limit, else with a growing delay."""
         error = "; ".join(dict.fromkeys(map(str, problems)))
         until = max((limit.until for limit in problems if isinstance(limit, Limited)), default=None)
-
         if until is None:
-            self._context.session(partial(AnswerRow.put_off, key=commit_check_id, reason=error))
+            self.context.session(partial(AnswerRow.put_off, key=commit_check_id, reason=error))
         else:  # no failed try
-            self._context.session(
+            self.context.session(
                 lambda session: answers.limited(session, commit_check_id, error, until)
             )
 
     def _status(self, check: CommitCheckRow, answer: AnswerRow, current: Report) -> None:
         status = current.status()
-        digest = _digest(status)
-        if answer.sent_digests.get("status") != digest:
+        if answer.sent_digests.get("status") != (digest := _digest(status)):
             path = f"/statuses/{quote(check.head_sha, safe='')}"
-            self._github.call("POST", check.repository, path, status)
+            self.github.call("POST", check.repository, path, status)
             self._accepted(answer, "status", digest)
 
     def _check(self, check: CommitCheckRow, answer: AnswerRow, current: Report) -> None:
         fields, repository = current.check(), check.repository
         digest = _digest({**fields, "annotations": current.annotations})
-        if answer.sent_digests.get("check") == digest or not self._github.may_check(repository):
+        if answer.sent_digests.get("check") == digest or not self.github.may_check(repository):
             return
         number = answer.check or self._find_check(check, fields["name"])
         if number is None:
             # its annotations can be sent before its conclusion
             begun = {name: value for name, value in fields.items() if name != "conclusion"}
             begun |= {"status": "in_progress", "head_sha": check.head_sha}
-            number = self._github.create(repository, "/check-runs", begun)
+            number = self.github.create(repository, "/check-runs", begun)
             self._accepted(answer, "check", "begun", check=number)
         elif not current.over:
             self._change_check(repository, number, fields)
@@ -134,14 +130,14 @@ class Answerer:
         """Return the number of our check run, as GitHub lists it."""
         query = urlencode({"check_name": name, "filter": "all", "per_page": PER_PAGE})
         path = f"/commits/{quote(check.head_sha, safe='')}/check-runs?{query}"
-        for page in self._github.pages(check.repository, path):
+        for page in self.github.pages(check.repository, path):
             for check_run in page.get("check_runs", ()):
                 if check_run.get("external_id") == check.id:
                     return int(check_run["id"])
         return None
 
     def _change_check(self, repository: str, number: int, fields: Mapping[str, Any]) -> None:
-        self._github.call("PATCH", repository, f"/check-runs/{number}", fields)
+        self.github.call("PATCH", repository, f"/check-runs/{number}", fields)
 
     def _annotate(
         self,
@@ -154,7 +150,7 @@ class Answerer:
 
         GitHub appends annotations, so only the missing ones are sent.
         """
-        shown = self._github.call("GET", repository, f"/check-runs/{number}")
+        shown = self.github.call("GET", repository, f"/check-runs/{number}")
         there = int((shown.get("output") or {}).get("annotations_count") or 0)
         first = True
         while first or there < len(annotations):
@@ -167,9 +163,9 @@ class Answerer:
         repository, pull_request = check.repository, check.pull_request
         if not current.over or pull_request is None:
             return
-        reports, known = self._context.reading(
+        reports, known = self.context.reading(
             lambda session: (
-                report.of_pull_request(session, check, self._context.settings.url),
+                report.of_pull_request(session, check, self.context.settings.url),
                 answers.comment_of(session, repository, pull_request),
             )
         )
@@ -181,16 +177,16 @@ class Answerer:
             return
         number = None if known is None else known.comment_id
         if number is None or not self._rewrite(repository, number, text):
-            other = self._github.find_comment(repository, pull_request, report.MARKER)
+            other = self.github.find_comment(repository, pull_request, report.MARKER)
             if other is None or other == number or not self._rewrite(repository, other, text):
                 # without news and without an earlier comment: don't send an email to everyone
                 if not any(section.worth for section in reports):
                     return
                 path = f"/issues/{pull_request}/comments"
-                other = self._github.create(repository, path, {"body": text})
+                other = self.github.create(repository, path, {"body": text})
             number = other
         written = number
-        self._context.session(
+        self.context.session(
             lambda session: answers.commented(session, repository, pull_request, written, digest)
         )
         self._accepted(answer, "comment", digest)
@@ -198,7 +194,7 @@ class Answerer:
     def _rewrite(self, repository: str, number: int, text: str) -> bool:
         """Replace the text of our comment; return False if it is gone, or somebody else's."""
         try:
-            self._github.call("PATCH", repository, f"/issues/comments/{number}", {"body": text})
+            self.github.call("PATCH", repository, f"/issues/comments/{number}", {"body": text})
         except Refused as problem:
             if problem.status not in (403, 404, 410):
                 raise
@@ -218,7 +214,7 @@ class Answerer:
     def _accepted(
         self, answer: AnswerRow, part: str, digest: str, *, check: int | None = None
     ) -> None:
-        self._context.session(
+        self.context.session(
             lambda session: answers.accepted(session, answer.id, part, digest, check=check)
         )
 
@@ -231,7 +227,7 @@ class Answerer:
         """
         if check.pull_request is not None:
             return False
-        stored = self._context.reading(lambda session: ci_rules.get(session, check.rule))
+        stored = self.context.reading(lambda session: ci_rules.get(session, check.rule))
         rule = None if stored is None else stored.rule
         if rule is None or not (rule.enabled and rule.pull_requests):
             return False
@@ -239,14 +235,14 @@ class Answerer:
             return False
         path = f"/commits/{quote(check.head_sha, safe='')}/pulls?per_page={PER_PAGE}"
         try:
-            pulls = [pull for page in self._github.pages(check.repository, path) for pull in page]
+            pulls = [pull for page in self.github.pages(check.repository, path) for pull in page]
         except Refused as problem:  # a token may set statuses without reading pull requests
             about = {"repository": check.repository, "error": str(problem)}
             log.warning("the pull requests of a commit are unknown", **about)
             return False
         of_commit = [pull for pull in pulls if _is_of(pull, check)]
         for pull in of_commit:
-            self._context.session(partial(_store_pull, check=check, pull=pull))
+            self.context.session(partial(_store_pull, check=check, pull=pull))
         return not of_commit
 
 
@@ -257,10 +253,8 @@ def _read(
     session: Session, commit_check_id: str, url: str | None
 ) -> tuple[CommitCheckRow, AnswerRow, Report | None, tuple[Part, ...]] | None:
     """Return what there is to send about a commit check now, and its parts."""
-    check, answer = (
-        commit_checks.get(session, commit_check_id),
-        answers.get(session, commit_check_id),
-    )
+    check = commit_checks.get(session, commit_check_id)
+    answer = answers.get(session, commit_check_id)
     if check is None or answer is None or answer.due_at is None:
         return None
     if answers.superseded(session, check):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, false, or_, select
@@ -20,7 +19,7 @@ NEWEST = (C.occurred_at.desc(), C.id.desc())
 """By the sender's clock, then by arrival."""
 
 
-def add(session: Session, values: dict[str, Any], *, now: datetime | None = None) -> CommitCheckRow:
+def add(session: Session, values: dict[str, Any]) -> CommitCheckRow:
     """Store a commit check: its columns without id and created_at.
 
     It replaces the one of an earlier try of its delivery.
@@ -30,7 +29,7 @@ def add(session: Session, values: dict[str, Any], *, now: datetime | None = None
     query = select(C).where(*same, C.suite.is_not_distinct_from(values["suite"]))
     row = session.scalars(query).first()
     if row is None:
-        row = CommitCheckRow(id=new_id(), created_at=now or utcnow())
+        row = CommitCheckRow(id=new_id(), created_at=utcnow())
         session.add(row)
     for name, value in values.items():
         setattr(row, name, value)

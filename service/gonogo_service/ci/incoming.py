@@ -11,7 +11,7 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from gonogo_service.ci.model import IncomingDeliveryRow, RuleOutcome
-from gonogo_service.kit.database.encoding import storable, utcnow
+from gonogo_service.kit.database.encoding import storable
 from gonogo_service.kit.database.ids import floor, is_id
 from gonogo_service.kit.database.states import HookSource, IncomingState
 
@@ -82,11 +82,11 @@ def get(session: Session, incoming_id: str) -> IncomingDeliveryRow | None:
     return session.get(D, incoming_id) if is_id(incoming_id) else None
 
 
-def purge(session: Session, *, now: datetime | None = None) -> int:
+def purge(session: Session, *, now: datetime) -> int:
     """Delete the bodies of old deliveries; return their number.
 
     The rows stay, so that a redelivery starts nothing.
     """
-    old = (D.ended_at < (now or utcnow()) - KEEP_BODIES, D.body.is_not(None))
+    old = (D.ended_at < now - KEEP_BODIES, D.body.is_not(None))
     emptied = session.execute(update(D).where(*old).values(body=None))
     return int(getattr(emptied, "rowcount", 0))

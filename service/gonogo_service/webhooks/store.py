@@ -204,9 +204,9 @@ def replays(session: Session, webhook_id: str, since: datetime) -> Counter[str]:
     return counts
 
 
-def purge(session: Session, *, now: datetime | None = None) -> int:
+def purge(session: Session, *, now: datetime) -> int:
     """Delete deliveries that ended long ago; return their number."""
-    return _forget(session, DeliveryRow.ended_at < (now or utcnow()) - KEEP)
+    return _forget(session, DeliveryRow.ended_at < now - KEEP)
 
 
 def _forget(session: Session, which: ColumnElement[bool]) -> int:
