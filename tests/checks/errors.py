@@ -28,9 +28,9 @@ An error of the API is a problem document (RFC 9457) with the media type
 def page() -> str:
     """Return the page, as the table of this moment makes it."""
     rows = ["| type | status | when |", "|---|---|---|"]
-    for row in PROBLEM_TYPES.values():
+    for name, row in PROBLEM_TYPES.items():
         statuses = ", ".join(map(str, row.statuses)) or "of the command alone"
-        rows.append(f"| `{row.name}` | {statuses} | {row.sentence} |")
+        rows.append(f"| `{name}` | {statuses} | {row.sentence} |")
     return "\n".join((HEAD, *rows)) + "\n"
 
 
