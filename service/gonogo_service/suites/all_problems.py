@@ -7,7 +7,7 @@ from typing import Any
 
 from gonogo.errors import FieldError
 from gonogo.spec.validation import MAX_ERRORS
-from gonogo_service.suites.submission import problems_of
+from gonogo_service.suites.submission import checked_tests
 
 Location = Sequence[int | str]
 _MISSING = "is required"
@@ -27,7 +27,7 @@ def beside(content: Mapping[str, Any], locations: Sequence[Location]) -> list[Fi
     places = [tuple(map(str, location)) for location in locations]
     owners = {place[:2] if place[:1] == ("entries",) else place[:1] for place in places}
     more = []
-    for problem in problems_of(rest):
+    for problem in checked_tests(rest, None)[1]:
         path = tuple(problem.field.split("."))
         has_lost = path[:2] in owners or ("defaults",) in owners
         is_told = any(path[: len(place)] == place or place[: len(path)] == path for place in places)
