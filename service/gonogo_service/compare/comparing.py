@@ -24,7 +24,7 @@ from gonogo.flakiness.waivers import waivable, waived
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.compare import reruns, sides
 from gonogo_service.compare.compared import BuildPair, Compared
-from gonogo_service.compare.sides import Place, Side, SideResults
+from gonogo_service.compare.sides import Place, SideResults
 from gonogo_service.flags.model import FlagChangeRow, FlagRow
 from gonogo_service.flags.noun import FlagState
 from gonogo_service.jobs.model import JobRow
@@ -87,20 +87,16 @@ class Comparison:
         return gate((test.classification for test in self.tests), fail_on)
 
 
-def compare(
-    session: Session, base: str | Side, head: str | Side, *, now: datetime | None = None
-) -> Comparison:
+def compare(session: Session, base: str, head: str, *, now: datetime | None = None) -> Comparison:
     """Classify every test that ran on head or on base.
 
-    base, head: as in `sides.find`. A base that never ran makes bad results on head unknown. Raises
+    base, head: as in `sides.read`. A base that never ran makes bad results on head unknown. Raises
     FieldError for a run that doesn't exist, and for a head without any job.
     """
-    first = sides.find(session, base, "base") if isinstance(base, str) else base
-    second = sides.find(session, head, "head") if isinstance(head, str) else head
-    both = sides.read(session, first), sides.read(session, second)
+    both = sides.read(session, base, "base"), sides.read(session, head, "head")
     if not both[1].jobs:
         reason, limit = "nothing was submitted for it", "a build that has jobs, or a run's id"
-        raise FieldError("head", second.requested, reason, limit=limit)
+        raise FieldError("head", head, reason, limit=limit)
     now = now or utcnow()
     places = {place for place, ran in both[0].tests.items() if ran.counts} | both[1].tests.keys()
     keys = sorted({place.test_key for place in places})

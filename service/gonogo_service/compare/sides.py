@@ -64,16 +64,6 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Side:
-    """The jobs of a side. `build` None: all of the run, which then has one build."""
-
-    requested: str
-    """The requested name"""
-    build: str | None
-    run: str | None
-
-
-@dataclass(frozen=True)
 class SideCounts:
     """The builds, run and jobs of base or head."""
 
@@ -101,13 +91,8 @@ class SideResults(SideCounts):
     ids: frozenset[str] = frozenset()
 
 
-def find(session: Session, text: str, path: str) -> Side:
-    """Return the side that a text names.
-
-    That is a build, a run's id, `build@run`, or the commit of a registered build. A build that
-    never ran is an empty side. Raises FieldError for a run that doesn't exist or has several
-    builds, and for a commit that several builds have.
-    """
+def _named(session: Session, text: str, path: str) -> tuple[str | None, str | None]:
+    """Return the build and the run that a text names. Raises FieldError."""
     name, _, tail = text.rpartition("@")
     run = text if is_id(text) else tail if name and is_id(tail) else None
     if run is not None:
@@ -121,7 +106,7 @@ def find(session: Session, text: str, path: str) -> Side:
         if run == text and len(builds) > 1:
             choice = ", ".join(f"{build}@{text}" for build in builds[:NAMED])
             raise FieldError(path, text, "the run has several builds: say which", limit=choice)
-        return Side(text, name if run != text else next(iter(builds), None), run)
+        return name if run != text else next(iter(builds), None), run
     build = text
     if session.scalar(select(JobRow.id).where(JobRow.build == text).limit(1)) is None:
         of_commit = select(BuildRow.name).where(BuildRow.commit == text).order_by(BuildRow.name)
@@ -130,18 +115,23 @@ def find(session: Session, text: str, path: str) -> Side:
             reason = "several builds are of this commit: say which"
             raise FieldError(path, text, reason, limit=", ".join(names))
         build = names[0] if names else text
-    return Side(text, build, None)
+    return build, None
 
 
-def read(session: Session, side: Side) -> SideResults:
-    """Read the result of each test on a side, from its newest MAX_JOBS jobs.
+def read(session: Session, text: str, path: str) -> SideResults:
+    """Read the result of each test on the side that a text names, from its newest MAX_JOBS jobs.
+
+    That is a build, a run's id, `build@run`, or the commit of a registered build. A build that
+    never ran is an empty side. Raises FieldError for a run that doesn't exist or has several
+    builds, and for a commit that several builds have.
 
     They come from the counters of jobs and, for selections, from the rows of their tests. Gauges
     and jobs that compare two builds (`reference`) are left out. Runs on a device that was suspect
     or bad at the time are in no count, but reported separately. A suspect seed counts by the joint
     verdict of all seeds of its job.
     """
-    rows, more_jobs = _jobs(session, side)
+    build, run = _named(session, text, path)
+    rows, more_jobs = _jobs(session, text, build, run)
     counts = {row.id: suspects.settled_counts(row.counts, row.suspects) for row in rows}
     sick = _without_sick(session, rows, counts)
     within = _within(session, [row.id for row in rows if row.kernel == KERNEL], sick)
@@ -159,13 +149,13 @@ def read(session: Session, side: Side) -> SideResults:
             # the same sequence for all: a side is one build, whatever place it had at the time
             facts.setdefault(Place.of(row), []).append(job_facts(row, 0))
     return SideResults(
-        side.requested,
-        side.run,
+        text,
+        run,
         tuple(dict.fromkeys(row.build for row in rows)),
         len(rows),
         sum(not row.state.final for row in rows),
         more_jobs,
-        side.build,
+        build,
         tests,
         {place: tuple(jobs) for place, jobs in facts.items()},
         branches,
@@ -173,7 +163,9 @@ def read(session: Session, side: Side) -> SideResults:
     )
 
 
-def _jobs(session: Session, side: Side) -> tuple[Sequence[Any], bool]:
+def _jobs(
+    session: Session, requested: str, build: str | None, run: str | None
+) -> tuple[Sequence[Any], bool]:
     """Return the jobs of a side, newest first, and whether there are more.
 
     Raises FieldError where retention has removed the tests of a selection.
@@ -181,11 +173,11 @@ def _jobs(session: Session, side: Side) -> tuple[Sequence[Any], bool]:
     table = JobRow
     columns = table.state, table.error, table.suspects, table.seeds_removed_at
     query = select(*FACTS, *columns).where(table.kind != JobKind.gauge, table.reference.is_(None))
-    if side.build is not None:
-        query = query.where(table.build == side.build)
-    if side.run is not None:
+    if build is not None:
+        query = query.where(table.build == build)
+    if run is not None:
         query = query.join(RunJobRow, RunJobRow.job_id == table.id)
-        query = query.where(RunJobRow.run_id == side.run)
+        query = query.where(RunJobRow.run_id == run)
     rows = session.execute(query.order_by(table.id.desc()).limit(MAX_JOBS + 1)).all()
     more_jobs, rows = len(rows) > MAX_JOBS, rows[:MAX_JOBS]
     # The tests of a selection are in its rows only: without them they would look as if not run.
@@ -194,8 +186,8 @@ def _jobs(session: Session, side: Side) -> tuple[Sequence[Any], bool]:
     if any((row.test_key, row.arch, row.board) not in places for row in rows):
         day = max(row.seeds_removed_at for row in rows if row.seeds_removed_at)
         raise FieldError(
-            "build" if side.run is None else "run",
-            side.requested,
+            "build" if run is None else "run",
+            requested,
             f"can't be compared: its results per test were removed on {day:%Y-%m-%d}, as the "
             "server's retention says",
             limit="a build or a run that still has them",

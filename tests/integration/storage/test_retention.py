@@ -191,11 +191,10 @@ def test_a_job_without_rows_is_not_judged_again_and_its_tests_not_compared(engin
             FieldError, match="can't be judged again: the results per seed of its 2"
         ):
             rejudgements.report(current, spec, spec)
-        side = sides.find(current, "tt-train-2025", "base")
         with pytest.raises(
             FieldError, match="can't be compared: its results per test were removed"
         ):
-            sides.read(current, side)
+            sides.read(current, "tt-train-2025", "base")
 
 
 def test_a_deleted_job_leaves_nothing_and_everything_else_is_right_without_it(
