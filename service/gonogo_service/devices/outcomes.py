@@ -8,7 +8,6 @@ from sqlalchemy import and_, case, func, select
 from sqlalchemy.orm import Session
 
 from gonogo.devices.suspicion import WorkloadRuns
-from gonogo.spec.selections import KERNEL
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.ids import floor
@@ -34,8 +33,8 @@ def by_device(session: Session, *, since: datetime) -> list[WorkloadRuns]:
     # existing tests have no sums of their own, so their iteration counts as one result; of a
     # kernel's seed the outputs count, and a seed without any counts as one
     number = case(
-        (and_(block.output == WHOLE, JobRow.kernel != KERNEL), block.empty),
-        (and_(block.output != WHOLE, JobRow.kernel == KERNEL), 0),
+        (and_(block.output == WHOLE, ~JobRow.is_selection), block.empty),
+        (and_(block.output != WHOLE, JobRow.is_selection), 0),
         else_=block.n,
     )
     wrong = case((block.verdict.in_(_RIGHT), 0), else_=number)

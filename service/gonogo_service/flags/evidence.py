@@ -12,7 +12,6 @@ from sqlalchemy.orm import Session
 from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.reports.check_line import check_line
 from gonogo.spec.diagnoses import JobDiagnosis, diagnosis_of
-from gonogo.spec.selections import KERNEL
 from gonogo.spec.statistics import ALWAYS
 from gonogo.spec.verdicts import JUDGE, Explanation, Verdict
 from gonogo_service.devices import sick_devices
@@ -57,7 +56,7 @@ def _of_numbers(session: Session, job_id: str) -> JobDiagnosis | None:
     """Return the diagnosis of the worst seed that rounding doesn't explain."""
     job = session.get_one(JobRow, job_id)
     worst: list[StoredSeed] = []
-    if job.kernel != KERNEL:
+    if not job.is_selection:
         for verdict in filter(job.counts.get, _WRONG):
             worst = worst or worst_seeds.read(session, job_id, 1, verdict=verdict.value)
     elif tallies.with_numbers(session, [job_id]):  # some tests have arrays
@@ -97,11 +96,10 @@ def _counts(session: Session, job: JobRow, sick: frozenset[str]) -> Mapping[str,
     of all its tests, where its own is that of its worst.
     """
     table = ResultRow
-    is_selection_job = job.kernel == KERNEL
-    if not is_selection_job and not (sick and any(map(job.counts.get, KINDS))):
+    if not job.is_selection and not (sick and any(map(job.counts.get, KINDS))):
         return job.counts
     of_job = table.job_id == job.id, _on_healthy_device(job.id, sick)
-    if is_selection_job:
+    if job.is_selection:
         query = select(table.verdict, func.count(table.seed.distinct()))
         query = query.where(table.outcome.is_not(None)).group_by(table.verdict)
     else:
@@ -136,7 +134,7 @@ def _finding(
             "needed_atol": statistics.get("needed_atol"),
             "check": _line(job, seed.seed, output) if job.kind == JobKind.seeds else None,
         }
-        if job.kernel == KERNEL:  # a tolerance that was sent with the arrays
+        if job.is_selection:  # a tolerance that was sent with the arrays
             facts["tolerance"] = dict((statistics.get("test") or {}).get("tolerance", {}))
     return _flag(job, kind, seeds=seeds, **facts)
 
@@ -151,7 +149,7 @@ def _worst_output(
     table = ResultRow
     of_job = table.job_id == job.id, _on_healthy_device(job.id, sick), table.output != WHOLE
     query = select(table.seed, table.repeat, table.output).where(*of_job)
-    if job.kernel == KERNEL:
+    if job.is_selection:
         query = query.where(table.verdict == kind.verdict)
     else:
         query = query.where(SEED, table.seed_verdict == kind.verdict)

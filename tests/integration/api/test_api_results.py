@@ -130,11 +130,14 @@ def test_a_cursor_that_the_list_did_not_give_is_refused(api: Api, job: JobRow) -
         assert (answer.status_code, answer.json()["field"]) == (422, "cursor"), query
 
 
+@BOTH
 def test_artifacts_are_listed_without_and_given_with_their_content(api: Api) -> None:
     log = {"kind": "log", "seed": 0, "repeat": 0, "output": "", "content": {"text": "x"}}
     with api.context.session() as session:
         job, other = (stored_jobs.submit(session).id for _ in range(2))
-        artifacts.add(session, job, new_id(), [log], now=utcnow())
+        for text in ("x", "second"):
+            sent = {**log, "content": {"text": text}}
+            artifacts.add(session, job, new_id(), [sent], now=utcnow())
     listed = api.get(f"/jobs/{job}/artifacts")
     assert listed["next"] is None
     (head,) = listed["items"]

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, func, inspect, select, text
+from sqlalchemy import Engine, func, select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -21,7 +21,6 @@ from gonogo_service.flags.api import FLAGS
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.flags.noun import FlagState
 from gonogo_service.jobs import (
-    artifacts,
     chunks,
     dispatching,
     events,
@@ -35,15 +34,12 @@ from gonogo_service.jobs.values import JobTarget
 from gonogo_service.jobs.work import Work
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import ReadTimeout, is_postgres, reading, session
-from gonogo_service.kit.database.ids import new_id
-from gonogo_service.kit.database.paging import BadCursor
 from gonogo_service.kit.database.states import JobState
 from gonogo_service.kit.outbox import leases, outbox
 from gonogo_service.results import seeds as results
-from gonogo_service.results import worst as worst_seeds
 from gonogo_service.tests import test_specs
 from handed_out import hand_out
-from job_flow import QUEUE, empty_row, new_job, output, row
+from job_flow import QUEUE, new_job, output, row
 
 
 def dispatch_all(current: Session) -> list[dispatching.Sendable]:
@@ -172,55 +168,6 @@ def test_the_estimate_is_refined_by_the_subjects_last_job(engine: Engine) -> Non
         )
 
 
-def test_lists_are_filtered_and_paged_newest_first(engine: Engine) -> None:
-    with session(engine) as current:
-        job_ids = [
-            jobs.create(current, new_job(1, labels={"n": str(k)}, build="b" if k % 2 else "a")).id
-            for k in range(5)
-        ]
-        jobs.cancel(current, job_ids[0])
-    with reading(engine) as current:
-        first = jobs.list_(current, limit=2)
-        assert [job.id for job in first.items] == [job_ids[4], job_ids[3]]
-        assert first.next == job_ids[3]
-        rest = jobs.list_(current, limit=10, cursor=first.next)
-        assert ([job.id for job in rest.items], rest.next) == (
-            [job_ids[2], job_ids[1], job_ids[0]],
-            None,
-        )
-        assert [job.id for job in jobs.list_(current, build="b").items] == [
-            job_ids[3],
-            job_ids[1],
-        ]
-        assert [job.id for job in jobs.list_(current, label="n=2").items] == [job_ids[2]]
-        assert len(jobs.list_(current, label="n").items) == 5
-        assert [job.id for job in jobs.list_(current, state="cancelled").items] == [job_ids[0]]
-        with pytest.raises(BadCursor):
-            jobs.list_(current, cursor="nonsense")
-        assert jobs.get(current, "nonsense") is None
-        assert jobs.get(current, "01890000-0000-7000-8000-000000000000") is None
-
-
-def test_results_page_by_arrival_and_by_seed(engine: Engine) -> None:
-    job = run(engine, [row(seed) for seed in (9, 2, 5, 0)])
-    with reading(engine) as current:
-        page = results.page(current, job.id, limit=3)
-        assert ([item["seed"] for item in page.items], page.next) == ([9, 2, 5], "3")
-        rest = results.page(current, job.id, limit=3, cursor=page.next)
-        assert ([item["seed"] for item in rest.items], rest.next) == ([0], None)
-        page = results.page(current, job.id, limit=3, order="seed")
-        assert ([item["seed"] for item in page.items], page.next) == ([0, 2, 5], "5.0")
-        assert [
-            item["seed"]
-            for item in results.page(current, job.id, cursor=page.next, order="seed").items
-        ] == [9]
-        assert [item["seed"] for item in results.stream(current, job.id, size=2)] == [0, 2, 5, 9]
-        assert set(page.items[0]["outputs"]) == {"dx", "dgamma", "dbeta"}
-        assert results.page(current, "nonsense").items == ()
-        with pytest.raises(BadCursor):
-            results.page(current, job.id, cursor="x", order="seed")
-
-
 def test_statistics_come_back_as_they_were_sent_and_non_finite_ones_as_null_with_their_kind(
     engine: Engine,
 ) -> None:
@@ -255,19 +202,6 @@ def test_statistics_come_back_as_they_were_sent_and_non_finite_ones_as_null_with
         "tt-train",
         (2**53 - 1) % 100,
     )
-
-
-def test_worst_seeds_come_first_and_those_without_numbers_before_all(engine: Engine) -> None:
-    rows = [
-        row(0),
-        row(1, outputs={"dx": output(rounding_ratio=50.0)}),
-        empty_row(2, "hang", "no answer in 1 s"),
-    ]
-    job = run(engine, rows)
-    with reading(engine) as current:
-        worst = worst_seeds.read(current, job.id, 2)
-    assert [seed.seed for seed in worst] == [2, 1]
-    assert (job.verdict, job.counts) == ("hang", {"pass": 2, "hang": 1})
 
 
 def test_a_hollow_pass_opens_a_flag_with_evidence_and_the_command_that_shows_it(
@@ -368,40 +302,6 @@ def test_history_of_test_and_workload(engine: Engine) -> None:
         assert not test_specs.has_workload(current, "v1-nobody")
         assert test_specs.siblings(current, "v1-other") == ["v1-test"]
         assert test_specs.siblings(current, "v1-nobody") == []
-
-
-def test_resubmission_asks_for_the_same_work(engine: Engine) -> None:
-    with session(engine) as current:
-        old = jobs.create(
-            current, new_job((4, 2), repeats=2, priority=7, labels={"a": "b"}, owner="me")
-        )
-        new = jobs.resubmit(current, old.id, owner="you")
-        assert new is not None
-        assert (new.resubmit_of, new.owner, new.total, new.priority, new.labels) == (
-            old.id,
-            "you",
-            4,
-            7,
-            {"a": "b"},
-        )
-        work = [item.work for item in dispatch_all(current) if item.job == new.id]
-        assert work == [[[4, 0], [4, 1], [2, 0], [2, 1]]]
-        assert jobs.resubmit(current, "nonsense", owner="you") is None
-
-
-def test_artifacts_are_listed_without_and_read_with_their_content(engine: Engine) -> None:
-    item = {"kind": "log", "seed": 0, "repeat": 0, "output": "", "content": {"text": "é\n" * 10}}
-    job = run(engine, [row(0)])
-    with session(engine) as current:
-        for sent in (item, {**item, "content": {"text": "second"}}):
-            assert artifacts.add(current, job.id, new_id(), [sent], now=utcnow()) == 0
-    with reading(engine) as current:
-        (listed,) = artifacts.list_(current, job.id)
-        assert "content" in inspect(listed).unloaded
-        full = artifacts.get(current, job.id, listed.id)
-        assert full is not None
-        assert full.content == item["content"]
-        assert artifacts.get(current, listed.id, listed.id) is None
 
 
 def test_a_build_is_registered_once_and_never_changes(engine: Engine) -> None:
