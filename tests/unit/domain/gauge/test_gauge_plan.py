@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import subprocess
-import sys
 from dataclasses import asdict
 from typing import Any
 
@@ -103,19 +101,3 @@ def test_a_tolerance_is_given_once() -> None:
         app, ["gauge", "--shape", "4,40", "--atol", "1", "--tolerance", '{"atol": 1}']
     )
     assert "tolerance" in str(result.exception)
-
-
-def test_planning_and_reporting_load_no_scipy() -> None:
-    code = (
-        "import sys\n"
-        "from gonogo.gauge.kernels import planned\n"
-        "from gonogo.gauge.report import report\n"
-        "from gonogo.spec.test_spec import TestSpec\n"
-        "test = TestSpec.parse({'kernel': 'layernorm_bw', 'shape': [32, 32]})\n"
-        "planned(test, 'mine', ['a'], ['b'])\n"
-        "report(test, [])\n"
-        "import gonogo_service.gauges.submission\n"
-        "print(sorted({'scipy', 'numba'} & set(sys.modules)))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
