@@ -83,7 +83,7 @@ def create_worker(settings: Settings, executor: str, device: str | None) -> Work
 
     server = Server(lambda: host.current, host.current.url, settings.ca_file)
     vitals, pool = Vitals(), HostPool()
-    threads = Threads(max(2, min(4, os.cpu_count() or 2)))
+    threads, drawing = Threads(max(2, min(4, os.cpu_count() or 2))), Threads(1)
     heartbeat = Heartbeat(server, vitals, settings.heartbeat_s, QueueConsumer.update)
     spool = state / "spool" / first.name.replace(":", "-")
     sender = Sender(server, spool, answered=heartbeat.answered, over=heartbeat.over)
@@ -111,6 +111,7 @@ def create_worker(settings: Settings, executor: str, device: str | None) -> Work
             lock_folder=lock_folder,
             pool=pool,
             threads=threads,
+            drawing=drawing,
             sender=sender,
             vitals=vitals,
             monitor=monitors[device.name],
@@ -151,6 +152,7 @@ def create_worker(settings: Settings, executor: str, device: str | None) -> Work
             pool.close,
             lambda: sender.close(CLOSE_S),
             threads.close,
+            drawing.close,
             server.close,
         ],
     )

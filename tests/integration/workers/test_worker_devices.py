@@ -21,6 +21,8 @@ from worker_process import HOST, Workplace
 
 DEVICE = f"{HOST}/troublesome:0"
 QUEUE = "troublesome.wormhole.n150"
+AROUND_A_BAD_SEED = [[0, 0], [2, 0], [1, 0]]
+"""A build that goes wrong sometimes does so on seed 2."""
 BUILDS = """
 [executors.troublesome]
 canary = "right"
@@ -105,10 +107,12 @@ FAIL = "import sys; print('no such device'); sys.exit(4)"
 
 def test_a_wedged_device_is_reset_and_the_other_seeds_go_on(lab: Lab) -> None:
     lab.start(GONOGO_RESET_DEVICE=lab.command(MEND))
-    answer = lab.place.run("wedges-sometimes", 4, seed_deadline_s=scaled(0.8))
-    assert answer.verdicts == {0: "pass", 1: "pass", 2: "hang", 3: "hang"}
+    answer = lab.place.run(
+        "wedges-sometimes", 3, work=AROUND_A_BAD_SEED, seed_deadline_s=scaled(0.8)
+    )
+    assert answer.verdicts == {0: "pass", 1: "pass", 2: "hang"}
     health_reports = lab.place.healths
-    assert [body["health"] for body in health_reports] == ["good", "good"]
+    assert [body["health"] for body in health_reports] == ["good"]
     steps = health_reports[0]["evidence"]["steps"]
     assert [step["rung"] for step in steps] == ["re-open", "reset_device"]
     assert "the device does not answer" in steps[0]["outcome"]
@@ -273,10 +277,11 @@ def test_bad_luck_leaves_a_log_no_process_and_a_good_device(
     shared_lab: Lab, build: str, verdict: str, message: str
 ) -> None:
     lab, began = shared_lab, time.time()
+    deadline_s = scaled(1.0 if verdict == "hang" else 20.0)
     answer = lab.place.run(
-        f"{build}-sometimes", 4, seed_deadline_s=scaled(1.0 if verdict == "hang" else 20.0)
+        f"{build}-sometimes", 3, work=AROUND_A_BAD_SEED, seed_deadline_s=deadline_s
     )
-    assert answer.verdicts == {0: "pass", 1: "pass", 2: verdict, 3: verdict}, lab.place.log()
+    assert answer.verdicts == {0: "pass", 1: "pass", 2: verdict}, lab.place.log()
     assert message in next(row["message"] for row in answer.rows if row["seed"] == 2)
     if build == "pipe-holder":
         logs = [

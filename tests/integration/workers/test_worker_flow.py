@@ -34,10 +34,10 @@ def place(
 
 def test_a_wrong_kernel_within_the_tolerance_is_found_out_with_evidence(place: Workplace) -> None:
     answer = place.run(
-        "tt-train-2025", 5, executor="emulator", test={**TINY, "shape": [1, 64, 1, 416]}
+        "tt-train-2025", 3, executor="emulator", test={**TINY, "shape": [1, 64, 1, 416]}
     )
     assert set(answer.verdicts.values()) == {"pass_by_tolerance"}
-    assert answer.work == [[seed, 0] for seed in range(5)]
+    assert answer.work == [[seed, 0] for seed in range(3)]
     assert answer.finished is not None
     assert answer.finished["outcome"] == "done"
     assert sorted(answer.finished["sent"]) == answer.work
@@ -46,7 +46,7 @@ def test_a_wrong_kernel_within_the_tolerance_is_found_out_with_evidence(place: W
     assert (
         [row["position"] for row in by_position]
         == [row["seed"] for row in by_position]
-        == list(range(5))
+        == list(range(3))
     )
     assert len({row["host_run"] for row in answer.rows}) == 1
     assert all("tt-train" in row["arithmetic"] for row in answer.rows)
@@ -110,15 +110,14 @@ def test_a_claim_comes_first_and_heartbeats_say_what_is_served(place: Workplace)
 def test_a_bad_kernel_costs_only_the_seeds_it_is_bad_on(
     place: Workplace, build: str, verdict: str, fresh: bool
 ) -> None:
-    answer = place.run(f"{build}-sometimes", 4, seed_deadline_s=scaled(0.8))
-    # The plug-in misbehaves where the first x of the seed is positive: seeds 2 and 3
-    bad = {2, 3}
-    assert answer.verdicts == {seed: verdict if seed in bad else "pass" for seed in range(4)}, (
-        place.log()
-    )
+    # The plug-in misbehaves where the first x of the seed is positive: seed 2, between two others
+    work = [[0, 0], [2, 0], [1, 0]]
+    answer = place.run(f"{build}-sometimes", 3, work=work, seed_deadline_s=scaled(0.8))
+    bad = {2}
+    assert answer.verdicts == {0: "pass", 1: "pass", 2: verdict}, place.log()
     assert answer.finished is not None
     assert answer.finished["outcome"] == "done"
-    assert sorted(answer.finished["sent"]) == answer.work == [[seed, 0] for seed in range(4)]
+    assert sorted(answer.finished["sent"]) == answer.work == sorted(work)
     assert len({row["host_run"] for row in answer.rows}) == (2 if fresh else 1)
     for row in answer.rows:
         if verdict in ("hang", "crash", "error") and row["seed"] in bad:

@@ -313,6 +313,5 @@ python = "/own"
             == "/own"
             == EXECUTOR.python
         )  # the executor's default: no pattern fits
-    assert builds_file.interpreters({}, file) == ("/longer", "/own")
     with pytest.raises(FieldError, match="more than one star"):
         read(tmp_path, '[builds."a-*-*"]\nexecutor = "mine"\n')

@@ -285,7 +285,7 @@ class Jam(Box):
 
 def test_results_that_cannot_be_sent_keep_no_attempt_from_its_end(tmp_path: Path) -> None:
     jam, vitals = Jam(), Vitals()
-    parts: Any = {name: SimpleNamespace() for name in ("pool", "monitor", "threads")}
+    parts: Any = {name: SimpleNamespace() for name in ("pool", "monitor", "threads", "drawing")}
     parts["pool"].prepare = lambda *_: None
     context = DeviceContext(
         worker="host/emulator:0/1",

@@ -44,6 +44,9 @@ class DeviceContext:
     lock_folder: Path
     pool: HostPool
     threads: Threads
+    """They judge."""
+    drawing: Threads
+    """They make inputs, which must not wait behind judgements: the device would be idle."""
     sender: Sender
     vitals: Vitals
     monitor: DeviceHealthMonitor

@@ -44,6 +44,7 @@ from gonogo_workers.executors.base import (
 from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.slots import Shapes, Slot
+from gonogo_workers.executors.threads import Threads
 from gonogo_workers.messages import rows
 from gonogo_workers.messages.batches import Batches
 from gonogo_workers.messages.chunk import Chunk, Work
@@ -312,11 +313,12 @@ class Pipeline:
                 self._free.append(Slot(host.folder, str(self._slots), *shapes))
                 self._slots += 1
             work, slot = self._todo.popleft(), self._free.popleft()
-            inputs = self._later(partial(self._make_inputs, work, slot))
+            call = partial(self._make_inputs, work, slot)
+            inputs = self._later(call, self._context.drawing)
             self._preparing.append(Item(work, slot, self._free, inputs))
 
-    def _later(self, call: Callable[[], Any]) -> Future[Any]:
-        future = self._context.threads.submit(call)
+    def _later(self, call: Callable[[], Any], threads: Threads | None = None) -> Future[Any]:
+        future = (threads or self._context.threads).submit(call)
         future.add_done_callback(self._woken)
         return future
 

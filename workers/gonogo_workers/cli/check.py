@@ -219,31 +219,18 @@ def judged_run(
     is_brief: without the fault of a wrong output and the limits of a right one, which take longest.
     """
     from gonogo.errors import KernelOutputError
-    from gonogo.judging import pairs
-    from gonogo.judging.judging import exact_words, judge
-    from gonogo.spec.verdicts import JUDGE
+    from gonogo.judging.judging import judge
     from gonogo_workers.executors.base import ExecutorFailure, Stopped
+    from gonogo_workers.messages.rows import Place, failed, judged
 
-    row: options.Row = {
-        "seed": seed,
-        "repeat": repeat,
-        "verdict": "error",
-        "explanation": "not_judged",
-        "device": None,
-        "host_run": None,
-        "position": None,
-        "duration_ms": None,
-        "arithmetic": runner.arithmetic,
-        "judge": JUDGE,
-        "outputs": {},
-    }
+    work, place = (seed, repeat), Place(None, runner.host_run, runner.position)
     if compared is not None and (why := compared.failure(seed, runner)) is not None:
-        return row | {"message": why}
-    row |= {"host_run": runner.host_run, "position": runner.position}
+        return failed(work, Place(None, None, None), None, "error", why)
     start = time.perf_counter()
+    duration_ms: float | None = None
     try:
         outputs = runner.run(test, given, seed=seed)
-        row["duration_ms"] = round((time.perf_counter() - start) * 1e3, 3)
+        duration_ms = (time.perf_counter() - start) * 1e3
         judgement = judge(
             test,
             raw,
@@ -260,17 +247,10 @@ def judged_run(
     except Stopped:
         raise
     except ExecutorFailure as problem:
-        row |= {
-            "verdict": problem.verdict,
-            "message": str(problem),
-            "duration_ms": round((time.perf_counter() - start) * 1e3, 3),
-        }
         if problem.log_tail:
             print(problem.log_tail.rstrip(), file=sys.stderr)
-        return row
+        duration_ms = (time.perf_counter() - start) * 1e3
+        return failed(work, place, duration_ms, problem.verdict, str(problem))
     except KernelOutputError as problem:
-        return row | {"message": str(problem)}
-    row.update(judgement.to_json())
-    if (message := pairs.words(judgement) or exact_words(judgement)) is not None:
-        row["message"] = message
-    return row
+        return failed(work, place, duration_ms, "error", str(problem))
+    return judged(work, place, duration_ms, judgement)

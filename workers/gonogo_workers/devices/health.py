@@ -135,10 +135,8 @@ def _outputs(
         ]
     except ExecutorFailure as problem:
         last_words = problem.log_tail.strip()[-LAST_WORDS:]
-        raise DeviceSick(
-            f"the canary did not run: {problem}"
-            + (f"; its log ends: {last_words}" if last_words else "")
-        ) from problem
+        more = f"; its log ends: {last_words}" if last_words else ""
+        raise DeviceSick(f"the canary did not run: {problem}{more}") from problem
     finally:
         if host is not None:
             host.kill()

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -29,7 +29,7 @@ MAX_RETEST_S = 3600.0
 
 
 class Order(StrEnum):
-    """The service's order for a device (a key in the broker, as for a cancel)."""
+    """The service's order for a device."""
 
     work = "work"
     """Take chunks."""
@@ -94,21 +94,17 @@ class DeviceHealthMonitor:
     ) -> None:
         """Raise FieldError for a recovery command of the settings that can't be read."""
         self.device, self.canary = device, canary
-        self._folder, self._settings, self._report, self._changed = (
-            lock_folder,
-            settings,
-            report,
-            changed,
-        )
+        self._folder, self._settings = lock_folder, settings
+        self._report, self._changed = report, changed
         self._ladder = recovery.rungs(settings, device)
         self._memory = locks.lock_path(lock_folder, device.name).with_suffix(".health")
+        self._ledger = self._memory.with_suffix(".canary")
         self.order = Order.work
         self.health, self.reason = self._remembered()
         self._test_requests: int | None = None
         self._last_canary_at = self._retest_at = time.monotonic()
         self._chunks = 0
         self._latest = health.CanaryRun({}, None)
-        self._ledger = self._memory.with_suffix(".canary")
         self.doubted: str | None = None
         """Why the next chunk has to wait for a canary; None if it needn't."""
         self.unreplayed = self._known_canary()
@@ -190,19 +186,18 @@ class DeviceHealthMonitor:
         done = recovery.climb(
             self._ladder, lambda: self._run_canary(locked), tell=tell, stopping=self._stop.is_set
         )
-        if done.good:
-            first = done.steps[0].rung == done.steps[-1].rung
-            reason = f"{done.reason}; it was tested because {why}"
-            if self.health is not health.Health.good or not first or self._test_requested:
-                self._become(health.Health.good, reason, done)
-            else:  # nothing has changed, but its bits are compared with those of other devices
-                self._send_report(health.Health.good, reason, done, routine=True)
-            return
-        if self._stop.is_set():
+        if not done.good and self._stop.is_set():
             raise InfrastructureError("stopped while the device was tested")
-        self._become(health.Health.bad, f"{done.reason}; it was tested because {why}", done)
-        self._retest(self._settings.retest_s)
-        raise health.DeviceSick(f"device {self.device.name} is bad: {done.reason}")
+        reason = f"{done.reason}; it was tested because {why}"
+        if not done.good:
+            self._become(health.Health.bad, reason, done)
+            self._retest(self._settings.retest_s)
+            raise health.DeviceSick(f"device {self.device.name} is bad: {done.reason}")
+        is_first = done.steps[0].rung == done.steps[-1].rung
+        if self.health is not health.Health.good or not is_first or self._test_requested:
+            self._become(health.Health.good, reason, done)
+        else:  # nothing has changed, but its bits are compared with those of other devices
+            self._send_report(health.Health.good, reason, done, routine=True)
 
     def _run_canary(self, locked: locks.HeldDevice) -> str | None:
         assert self.canary is not None
@@ -269,7 +264,7 @@ class DeviceHealthMonitor:
             self._changed()
 
     def _send_report(
-        self, now: health.Health, reason: str, done: recovery.Recovery, *, routine: bool = False
+        self, now: health.Health, reason: str, done: recovery.Recovery, **more: bool
     ) -> None:
         evidence = {
             "steps": [asdict(step) for step in done.steps],
@@ -278,13 +273,8 @@ class DeviceHealthMonitor:
             "digests": dict(self._latest.digests),
             "replay": self._latest.replay.words if self._latest.replay else "",
         }
-        report = {
-            "device": self.device.identity,
-            "health": now.value,
-            "reason": reason,
-            "evidence": evidence,
-        }
-        self._report({**report, "routine": True} if routine else report)
+        found = {"health": now.value, "reason": reason, "evidence": evidence}
+        self._report({"device": self.device.identity, **found, **more})
 
     def _retest(self, after_s: float) -> None:
         """Test again later, with backoff.
@@ -318,6 +308,7 @@ class DeviceHealthMonitor:
         """Test once more; return True when no further test is needed."""
         if self.order is Order.maintenance:
             return False
+        is_bad = self.health is health.Health.bad
         try:
             locked = locks.acquire(
                 self._folder, self.device.name, lambda: not self._stop.is_set(), self._stop
@@ -325,18 +316,10 @@ class DeviceHealthMonitor:
         except InfrastructureError as problem:
             log.warning("device %s can't be tested: %s", self.device.identity, problem)
             return False
-        try:
-            self.check(
-                locked,
-                "it was bad before"
-                if self.health is health.Health.bad
-                else "the service asked for it",
-            )
-        except InfrastructureError:
-            return False
-        finally:
-            locked.close()
-        return True
+        with closing(locked), suppress(InfrastructureError):
+            self.check(locked, "it was bad before" if is_bad else "the service asked for it")
+            return True
+        return False
 
     def _remembered(self) -> tuple[health.Health, str | None]:
         """Return what an earlier worker knew of this device: a restart makes no bad device good.

@@ -52,13 +52,9 @@ class HeldDevice:
     """
 
     def __init__(self, fd: int, path: Path, left_over: bool) -> None:
-        self.fd = fd
-        self.path = path
-        self.left_over = left_over
-        self._user: dict[str, Any] = {
-            "worker": os.getpid(),
-            "worker_start": start_time(os.getpid()),
-        }
+        self.fd, self.path, self.left_over = fd, path, left_over
+        me = os.getpid()
+        self._user: dict[str, Any] = {"worker": me, "worker_start": start_time(me)}
         self._write(self._user)
 
     def record(self, group: int, host_run: str) -> None:
@@ -85,9 +81,8 @@ class HeldDevice:
             os.pwrite(self.fd, text, 0)
             os.ftruncate(self.fd, len(text))
         except OSError as problem:
-            raise InfrastructureError(
-                f"can't write the lock file {self.path}: {problem.strerror}"
-            ) from problem
+            words = f"can't write the lock file {self.path}: {problem.strerror}"
+            raise InfrastructureError(words) from problem
 
 
 def folder_of(settings: Settings) -> Path:
@@ -114,25 +109,20 @@ def acquire(
         folder.mkdir(parents=True, exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as problem:
-        raise InfrastructureError(
-            f"can't make the lock file {path}: {problem.strerror}"
-        ) from problem
+        words = f"can't make the lock file {path}: {problem.strerror}"
+        raise InfrastructureError(words) from problem
     left_over, pause = False, RETRY_S[0]
     try:
         while not _try_lock(fd):
             user = _read(fd)
             if user is not None and not _alive(user):
-                log.warning(
-                    "device %s: its worker %s is dead, ending the processes it left",
-                    device,
-                    user.get("worker"),
-                )
+                words = "device %s: its worker %s is dead, ending the processes it left"
+                log.warning(words, device, user.get("worker"))
                 _end(user)
                 left_over = True
             if not keep_waiting():
-                raise LockedElsewhere(
-                    f"device {device} is in use by process {(user or {}).get('worker', 'unknown')}"
-                )
+                who = (user or {}).get("worker", "unknown")
+                raise LockedElsewhere(f"device {device} is in use by process {who}")
             wait.wait(pause)
             pause = min(2 * pause, RETRY_S[1])
         user = _read(fd)
@@ -216,7 +206,7 @@ def _end(user: dict[str, Any]) -> None:
     ):
         kill_left_over(group, TERM_GRACE_S)
     if isinstance(user.get("host_run"), str):
-        kill_marked(HOST_RUN_VARIABLE, user["host_run"])
+        kill_marked(HOST_RUN_VARIABLE, user["host_run"], kernels)
 
 
 def _owner(pid: int) -> int | None:

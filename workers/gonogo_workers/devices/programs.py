@@ -96,7 +96,7 @@ def run(
         finally:
             os.close(pidfd)
             FAMILY.ended(process.pid)
-        kill_marked(HOST_RUN_VARIABLE, mark)
+        kill_marked(HOST_RUN_VARIABLE, mark, user)
         size = out.seek(0, os.SEEK_END)
         out.seek(0 if whole else max(0, size - KEPT_BYTES))
         return Done(status, out.read().decode("utf-8", "replace").replace("\x00", ""), trouble)

@@ -73,10 +73,9 @@ def rungs(settings: Settings, device: Device) -> tuple[Rung, ...]:
                 ladder.append(Rung(name, programs.words_of(command, device.places), deadline_s))
             except ValueError as problem:
                 # without its value: a command for a power switch may hold a password
-                raise JobError(
-                    f"GONOGO_{name.upper()}: {problem} (allowed: a command; {{index}}, {{pci}}, "
-                    "{serial}, {name})"
-                ) from problem
+                allowed = "a command; {index}, {pci}, {serial}, {name}"
+                words = f"GONOGO_{name.upper()}: {problem} (allowed: {allowed})"
+                raise JobError(words) from problem
     return tuple(ladder)
 
 
@@ -109,9 +108,7 @@ def climb(
         if wrong is None:
             return Recovery(True, f"the canary passed after {rung.name}", tuple(steps))
         log.warning("recovery, %s: %s", rung.name, wrong)
-    last = steps[-1] if steps else None
-    return Recovery(
-        False,
-        f"{last.rung}: {last.outcome}" if last else "stopped before anything was tried",
-        tuple(steps),
+    reason = (
+        f"{steps[-1].rung}: {steps[-1].outcome}" if steps else "stopped before anything was tried"
     )
+    return Recovery(False, reason, tuple(steps))

@@ -23,12 +23,9 @@ from typing import Any
 
 PROCESSORS = ("BRISC", "NCRISC", "TRISC0", "TRISC1", "TRISC2")
 READER, COMPUTE, WRITER = "reader", "compute", "writer"
-USUAL_ROLE: Mapping[str, str] = {
+USUAL_ROLE: Mapping[str, str] = dict.fromkeys(PROCESSORS, COMPUTE) | {
     "BRISC": WRITER,
     "NCRISC": READER,
-    "TRISC0": COMPUTE,
-    "TRISC1": COMPUTE,
-    "TRISC2": COMPUTE,
 }
 """tt-metal's default placement; a role in a kernel's file name takes precedence.
 
@@ -115,17 +112,8 @@ def read(text: str) -> Stuck:
         words += f" of {kernel}" if kernel else ""
     words += f" on {count} of {len(running)} running core{'s' if len(running) > 1 else ''}"
     words += f", first on ({core.x},{core.y})"
-    return Stuck(
-        role,
-        words,
-        count,
-        (core.x, core.y),
-        processor,
-        core.waypoints.get(processor),
-        kernel,
-        waypoints,
-        trouble,
-    )
+    place = (core.x, core.y), processor, core.waypoints.get(processor), kernel
+    return Stuck(role, words, count, *place, waypoints, trouble)
 
 
 def _last_dump(lines: Iterable[str]) -> tuple[list[Core], dict[int, str]]:
@@ -148,21 +136,15 @@ def _last_dump(lines: Iterable[str]) -> tuple[list[Core], dict[int, str]]:
 
 
 def _core(match: re.Match[str]) -> Core:
-    points = dict(
-        zip(PROCESSORS, (point.strip() for point in match["points"].split(",")), strict=False)
-    )
+    given = (point.strip() for point in match["points"].split(","))
+    points = dict(zip(PROCESSORS, given, strict=False))
     state, _, flags = match["rmsg"].partition("|")
-    done = dict(
-        zip(PROCESSORS[1:], (letter == "D" for letter in match["smsg"] or ""), strict=False)
-    ) | {"BRISC": state[-1:] == "D"}
+    ended = (letter == "D" for letter in match["smsg"] or "")
+    done = dict(zip(PROCESSORS[1:], ended, strict=False)) | {"BRISC": state[-1:] == "D"}
     numbers = [int(number) for number in match["kids"].replace(" ", "").split("|") if number]
-    by_class = dict(
-        zip(
-            PROCESSORS,
-            numbers if len(numbers) == len(PROCESSORS) else [*numbers, *numbers[2:3] * 2],
-            strict=False,
-        )
-    )
+    if len(numbers) != len(PROCESSORS):  # the old form has one number for all TRISCs
+        numbers += numbers[2:3] * 2
+    by_class = dict(zip(PROCESSORS, numbers, strict=False))
     present = {processor: processor[0] in flags for processor in PROCESSORS}
     running = {name: present[name] and not done.get(name, False) for name in PROCESSORS}
     return Core(
@@ -193,13 +175,8 @@ def _blame(core: Core, names: Mapping[int, str]) -> tuple[str, str]:
         if not runs:
             continue
         role, point = _role(processor, core, names), core.waypoints.get(processor, "")
-        other = (
-            BEFORE.get(role)
-            if point in FRONT_WAIT
-            else BEHIND.get(role)
-            if point in BACK_WAIT
-            else None
-        )
+        waits_at = BEFORE if point in FRONT_WAIT else BEHIND if point in BACK_WAIT else {}
+        other = waits_at.get(role)
         if other is not None:
             waits[role] = (other, processor)
         elif processor not in ("TRISC1",) or not any(

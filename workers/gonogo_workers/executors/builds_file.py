@@ -291,10 +291,8 @@ def _child_table(name: str, defaults: Table, entry: Table) -> dict[str, Any]:
     }
     size = len(json.dumps(table).encode())
     if size > MAX_TABLE_BYTES:
+        limit = f"{MAX_TABLE_BYTES} bytes of JSON"
         raise FieldError(
-            f"builds.{name}",
-            size,
-            "command, options and suites are too large",
-            limit=f"{MAX_TABLE_BYTES} bytes of JSON",
+            f"builds.{name}", size, "command, options and suites are too large", limit=limit
         )
     return table

@@ -89,36 +89,25 @@ def checks(
     `own_statistics=False` the backward kernel without mean and rstd (a build that needs them as
     inputs). Shapes that a kernel can't have are left out.
     """
-    suite = [Check("an unknown build is refused", lambda: unknown_build(factory))]
+    suite = [Check("an unknown build is refused", partial(unknown_build, factory))]
     kernels = offered(factory, build) if kernels is None else tuple(kernels)
     for test in _tests(kernels, shapes, own_statistics):
         case = _Case(factory, build, test, produced)
-        where = f"{test.kernel} {list(test.shape)} statistics {test.numerics.statistics}"
-        suite.append(
-            Check(
-                f"outputs have names, shapes and types: {where}",
-                partial(outputs_conform, case),
-            )
-        )
-        suite.append(Check(f"inputs are left alone: {where}", partial(inputs_unchanged, case)))
+        promises = {
+            "outputs have names, shapes and types": outputs_conform,
+            "inputs are left alone": inputs_unchanged,
+        }
         if deterministic:
-            suite.append(
-                Check(
-                    f"the same inputs give the same bits: {where}",
-                    partial(same_bits_twice, case),
-                )
-            )
+            promises["the same inputs give the same bits"] = same_bits_twice
         if right:
-            suite.append(
-                Check(f"it is {_named(test.kernel)}: {where}", partial(roughly_right, case))
-            )
+            named = "a LayerNorm" if test.kernel in LAYERNORM else f"the kernel {test.kernel}"
+            promises[f"it is {named}"] = roughly_right
+        where = f"{test.kernel} {list(test.shape)} statistics {test.numerics.statistics}"
+        for name, promise in promises.items():
+            suite.append(Check(f"{name}: {where}", partial(promise, case)))
     if len(kernels) and len(shapes) > 1:
-        suite.append(
-            Check(
-                "results stay as they were returned",
-                lambda: results_unchanged(factory, build, kernels[0], shapes, produced),
-            )
-        )
+        call = partial(results_unchanged, factory, build, kernels[0], shapes, produced)
+        suite.append(Check("results stay as they were returned", call))
     return suite
 
 
@@ -146,10 +135,6 @@ def _close(executor: Executor) -> None:
     close = getattr(executor, "close", None)
     if close is not None:
         close()
-
-
-def _named(kernel: str) -> str:
-    return "a LayerNorm" if kernel in LAYERNORM else f"the kernel {kernel}"
 
 
 @dataclass(frozen=True)
@@ -187,11 +172,9 @@ def outputs_conform(case: _Case) -> None:
 
     All values must be finite for ordinary inputs.
     """
-    outputs = case.run(case.inputs())
-    for name, array in outputs.items():
-        assert np.isfinite(array).all(), (
-            f"{name} has {np.count_nonzero(~np.isfinite(array))} values that aren't finite"
-        )
+    for name, array in case.run(case.inputs()).items():
+        odd = np.count_nonzero(~np.isfinite(array))
+        assert not odd, f"{name} has {odd} values that aren't finite"
 
 
 def inputs_unchanged(case: _Case) -> None:
@@ -282,37 +265,27 @@ def _factory(module: str, name: str) -> Factory:
     return factory
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m gonogo_workers.executors.conformance",
-        description="Check that an executor keeps its promises: a line per check. "
-        "Exit codes: 0 all hold, 1 one does not, 2 usage.",
-    )
-    parser.add_argument(
-        "executor", help="package.module:Factory, or the name by which a package offers it"
-    )
-    parser.add_argument("build", help="a build that the executor knows")
-    parser.add_argument(
-        "--kernel",
-        action="append",
-        help="check this kernel; repeatable; default: those that the executor says it offers",
-    )
-    parser.add_argument(
-        "--wrong", action="store_true", help="the build is known to be wrong: don't look at numbers"
-    )
-    parser.add_argument(
-        "--varying", action="store_true", help="equal inputs may give other bits in the next run"
-    )
-    return parser
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run the suite for an executor and a build, and print a line per check.
 
     Return 1 when a check fails, 2 when the command line or what it names is wrong.
     """
+    parser = argparse.ArgumentParser(
+        prog="python -m gonogo_workers.executors.conformance",
+        description="Check that an executor keeps its promises: a line per check. "
+        "Exit codes: 0 all hold, 1 one does not, 2 usage.",
+    )
+    where = "package.module:Factory, or the name by which a package offers it"
+    parser.add_argument("executor", help=where)
+    parser.add_argument("build", help="a build that the executor knows")
+    kernels = "check this kernel; repeatable; default: those that the executor says it offers"
+    parser.add_argument("--kernel", action="append", help=kernels)
+    wrong = "the build is known to be wrong: don't look at numbers"
+    parser.add_argument("--wrong", action="store_true", help=wrong)
+    varying = "equal inputs may give other bits in the next run"
+    parser.add_argument("--varying", action="store_true", help=varying)
     try:
-        given = _parser().parse_args(arguments)
+        given = parser.parse_args(arguments)
     except SystemExit as ended:
         return int(ended.code or 0)
     allow_installed()

@@ -53,6 +53,7 @@ MAX_MESSAGE_BYTES = 1 << 20
 HOST_RUN_VARIABLE = "GONOGO_HOST_RUN"
 """The child's variable by which we find descendants that left its process group."""
 FOLDER_PREFIX = "gonogo-host-"
+GARBAGE = "the kernel's process wrote garbage to its host's socket"
 
 
 class KernelHost:
@@ -91,20 +92,16 @@ class KernelHost:
         identity = {} if self._user is None else self._user.variables
         env = child_environment(identity | dict(environment or {}))
         env[HOST_RUN_VARIABLE] = self.host_run
+        handed = (child_socket.fileno(), child_lifeline.fileno())
         env[kernels.SETTING] = ",".join(sorted(set(kernels.loaded().values())))
         try:
             self._process = FAMILY.start(
                 lambda: subprocess.Popen(
-                    [
-                        spec.interpreter,
-                        str(script),
-                        str(child_socket.fileno()),
-                        str(child_lifeline.fileno()),
-                    ],
+                    [spec.interpreter, str(script), *map(str, handed)],
                     stdin=subprocess.DEVNULL,
                     stdout=self.log.writer,
                     stderr=self.log.writer,
-                    pass_fds=(child_socket.fileno(), child_lifeline.fileno()),
+                    pass_fds=handed,
                     start_new_session=True,
                     env=env,
                     **({} if self._user is None else self._user.start_options),
@@ -115,9 +112,8 @@ class KernelHost:
             self._ended = True
             self.log.close()
             self._release()
-            raise HostUnavailable(
-                f"executor {spec.name}: can't start {spec.interpreter}: {problem.strerror}"
-            ) from problem
+            words = f"executor {spec.name}: can't start {spec.interpreter}: {problem.strerror}"
+            raise HostUnavailable(words) from problem
         finally:
             child_socket.close()
             child_lifeline.close()
@@ -126,14 +122,8 @@ class KernelHost:
         self._pidfd = os.pidfd_open(self._process.pid)
         self._loaded = False
         try:
-            self._send(
-                {
-                    "op": "load",
-                    "module": spec.module,
-                    "factory": spec.factory,
-                    "paths": list(spec.paths),
-                }
-            )
+            names = {"module": spec.module, "factory": spec.factory, "paths": list(spec.paths)}
+            self._send({"op": "load", **names})
         except KernelCrash as problem:  # it has already ended: no Python, or a broken one
             self.kill()
             raise HostUnavailable(f"executor {spec.name}: {problem}", self.log.tail()) from problem
@@ -162,12 +152,10 @@ class KernelHost:
         except ExecutorFailure as problem:
             self.kill()
             module = self.spec.module.partition(".")[0]
-            remedy = ""
+            words = f"executor {self.spec.name}: {problem}"
             if str(problem).endswith(f"No module named {module!r}"):
-                remedy = "; install it, or put its folder on PYTHONPATH"
-            raise HostUnavailable(
-                f"executor {self.spec.name}: {problem}{remedy}", self.log.tail()
-            ) from problem
+                words += "; install it, or put its folder on PYTHONPATH"
+            raise HostUnavailable(words, self.log.tail()) from problem
         self._loaded = True
 
     def open(
@@ -215,14 +203,9 @@ class KernelHost:
 
     @property
     def buffered(self) -> bool:
-        """Return whether a whole answer has been read already.
-
-        Then the socket needn't become readable for it.
-        """
-        size = int.from_bytes(self._buffer[:4])
-        return len(self._buffer) >= 4 and (
-            len(self._buffer) >= 4 + size or size > MAX_MESSAGE_BYTES
-        )
+        """Whether a whole answer has been read already, or garbage."""
+        got, size = len(self._buffer), int.from_bytes(self._buffer[:4])
+        return got >= 4 and (got >= 4 + size or size > MAX_MESSAGE_BYTES)
 
     def fileno(self) -> int:
         """Return the socket, for poll: readable after an answer or when the child closed it."""
@@ -285,7 +268,7 @@ class KernelHost:
             kill_group(self._process.pid, self._pidfd, TERM_GRACE_S)
             self._process.wait()
             FAMILY.ended(self._process.pid)
-            kill_marked(HOST_RUN_VARIABLE, self.host_run)
+            kill_marked(HOST_RUN_VARIABLE, self.host_run, self._user)
             FAMILY.end_orphans()
             self._ended = True
             self.log.finish()
@@ -311,16 +294,13 @@ class KernelHost:
 
     def _answer(self, deadline: float) -> dict[str, Any]:
         while True:
-            if len(self._buffer) >= 4:
-                size = int.from_bytes(self._buffer[:4])
-                if size > MAX_MESSAGE_BYTES:
-                    raise KernelCrash(
-                        "the kernel's process wrote garbage to its host's socket", self.log.tail()
-                    )
-                if len(self._buffer) >= 4 + size:
-                    frame = bytes(self._buffer[4 : 4 + size])
-                    del self._buffer[: 4 + size]
-                    return self._parsed(frame)
+            size = int.from_bytes(self._buffer[:4])
+            if self.buffered and size <= MAX_MESSAGE_BYTES:
+                frame = bytes(self._buffer[4 : 4 + size])
+                del self._buffer[: 4 + size]
+                return self._parsed(frame)
+            if self.buffered:
+                raise KernelCrash(GARBAGE, self.log.tail())
             self._fill(deadline)
 
     def _fill(self, deadline: float) -> None:
@@ -344,14 +324,10 @@ class KernelHost:
             if not isinstance(answer, dict) or not isinstance(answer["ok"], bool):
                 raise ValueError("no answer")
         except (ValueError, KeyError, RecursionError) as problem:
-            raise KernelCrash(
-                "the kernel's process wrote garbage to its host's socket", self.log.tail()
-            ) from problem
+            raise KernelCrash(GARBAGE, self.log.tail()) from problem
         if not answer["ok"]:
-            raise KernelError(
-                str(answer.get("error")),
-                "\n".join(filter(None, (self.log.tail(), str(answer.get("trace", ""))))),
-            )
+            logs = (self.log.tail(), str(answer.get("trace", "")))
+            raise KernelError(str(answer.get("error")), "\n".join(filter(None, logs)))
         return answer
 
     def _gone(self) -> ExecutorFailure:
@@ -364,12 +340,9 @@ class KernelHost:
             # WNOWAIT: its id must stay reserved until the whole group is dead
             status = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOWAIT)
             if status is not None:
-                by_signal = status.si_code in (os.CLD_KILLED, os.CLD_DUMPED)
-                how = (
-                    f"was ended by {_signal_name(status.si_status)}"
-                    if by_signal
-                    else f"exited with status {status.si_status}"
-                )
+                how = f"exited with status {status.si_status}"
+                if status.si_code in (os.CLD_KILLED, os.CLD_DUMPED):
+                    how = f"was ended by {_signal_name(status.si_status)}"
         self.log.settle()
         return KernelCrash(f"the kernel's process {how}", self.log.tail())
 

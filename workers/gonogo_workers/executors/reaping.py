@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, TypeVar
 
-from gonogo_workers.executors.child_user import child_user
+from gonogo_workers.executors.child_user import ChildUser
 
 P = TypeVar("P")
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -149,9 +149,9 @@ def strays(variable: str, value: str) -> list[int]:
     return pids
 
 
-def kill_marked(variable: str, value: str) -> None:
+def kill_marked(variable: str, value: str, user: ChildUser | None) -> None:
     """Kill our processes with this environment variable, and those of the second user."""
-    if (user := child_user()) is not None:
+    if user is not None:
         user.clean_up(None, variable, value)
     for pid in strays(variable, value):
         with contextlib.suppress(ProcessLookupError, PermissionError):

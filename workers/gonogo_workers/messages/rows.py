@@ -19,11 +19,14 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a run: the device, the child process, and the kernels that ran in it before."""
+    """The place of a run: the device, the child process, and the kernels that ran in it before.
 
-    device: str
-    host_run: str
-    position: int
+    None: there was none, or nothing ran.
+    """
+
+    device: str | None
+    host_run: str | None
+    position: int | None
 
 
 def judged(work: Work, place: Place, duration_ms: float | None, judgement: SeedJudgement) -> Row:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,22 +38,17 @@ def checks(
     `make` opens it, `whole` selects several tests ({}: all), `narrow` is a filter that selects some
     of them, `nothing` one that selects none.
     """
-    whole_selection = dict(whole or {})
-    return [
-        Check(
-            "reports are JSON of the documented form, one per test",
-            lambda: conform(make, whole_selection),
-        ),
-        Check("the selection is left alone", lambda: selection_unchanged(make, whole_selection)),
-        Check("every iteration runs the same tests", lambda: same_tests(make, whole_selection)),
-        Check("a filter narrows", lambda: narrows(make, whole_selection, narrow)),
-        Check(
-            "nothing selected is never green",
-            lambda: never_green(make, {**whole_selection, "filter": nothing}),
-        ),
-        Check("an unknown suite is refused", lambda: unknown_suite(make)),
-        Check("no process is left behind", lambda: nothing_left(make, whole_selection)),
-    ]
+    every = dict(whole or {})
+    promises: dict[str, Callable[[], None]] = {
+        "reports are JSON of the documented form, one per test": partial(conform, make, every),
+        "the selection is left alone": partial(selection_unchanged, make, every),
+        "every iteration runs the same tests": partial(same_tests, make, every),
+        "a filter narrows": partial(narrows, make, every, narrow),
+        "nothing selected is never green": partial(never_green, make, {**every, "filter": nothing}),
+        "an unknown suite is refused": partial(unknown_suite, make),
+        "no process is left behind": partial(nothing_left, make, every),
+    }
+    return [Check(name, call) for name, call in promises.items()]
 
 
 def run_reporter(
@@ -74,15 +70,10 @@ def conform(make: Callable[[], Reporter], selection: Mapping[str, Any]) -> None:
     parsed = reports_of(json.loads(json.dumps(reports, allow_nan=False)))
     assert parsed, "the whole selection must have tests"
     names = [report["name"] for report in reports]
-    assert len(set(names)) == len(names), (
-        f"a name twice: {sorted(name for name in names if names.count(name) > 1)}"
-    )
-    slow = [
-        report.name
-        for report in parsed
-        if report.duration_ms is not None and report.duration_ms < 0
-    ]
-    assert not slow, f"a duration below 0: {slow}"
+    twice = sorted(name for name in names if names.count(name) > 1)
+    assert not twice, f"a name twice: {twice}"
+    negative = [one.name for one in parsed if (one.duration_ms or 0) < 0]
+    assert not negative, f"a duration below 0: {negative}"
 
 
 def selection_unchanged(make: Callable[[], Reporter], selection: Mapping[str, Any]) -> None:
@@ -111,11 +102,8 @@ def narrows(make: Callable[[], Reporter], selection: Mapping[str, Any], words: s
 
 def never_green(make: Callable[[], Reporter], selection: Mapping[str, Any]) -> None:
     """Check that selecting nothing gives no report, or only reports of tests that were not run."""
-    green = [
-        report["name"]
-        for report in run_reporter(make, selection)
-        if report["outcome"] != Outcome.not_run
-    ]
+    reports = run_reporter(make, selection)
+    green = [report["name"] for report in reports if report["outcome"] != Outcome.not_run]
     assert not green, f"selected nothing, and yet: {green}"
 
 

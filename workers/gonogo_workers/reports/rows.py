@@ -63,6 +63,10 @@ def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _is_integer(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _float(value: int | float, path: str = "") -> float:
     try:
         return float(value)
@@ -127,6 +131,7 @@ class Report:
         except FieldError as problem:
             raise problem.at(f"test {data['name'][:100]}: {problem.field}") from None
         duration_ms = math.nan if given.duration_ms is None else given.duration_ms
+        others = islice((key for key in data if key not in _Form.model_fields), MAX_MEASUREMENTS)
         return cls(
             name=short_name(given.name),
             outcome=given.outcome,
@@ -140,12 +145,7 @@ class Report:
             measurements=given.measurements,
             stage=None if given.stage is None else clean(str(given.stage), MAX_NAME_CHARS),
             dumps=tuple(item for item in given.dumps or () if isinstance(item, Mapping)),
-            more={
-                clean(str(key), 100): _plain_text(data[key])
-                for key in islice(
-                    (key for key in data if key not in _Form.model_fields), MAX_MEASUREMENTS
-                )
-            },
+            more={clean(str(key), 100): _plain_text(data[key]) for key in others},
         )
 
 
@@ -164,9 +164,9 @@ def reports_of(data: object) -> list[Report]:
     seen: dict[str, int] = {}
     for report in parsed:
         count = seen[report.name] = seen.get(report.name, 0) + 1
-        reports.append(
-            report if count == 1 else replace(report, name=short_name(f"{report.name} ({count})"))
-        )
+        if count > 1:
+            report = replace(report, name=short_name(f"{report.name} ({count})"))
+        reports.append(report)
     return reports
 
 
@@ -203,12 +203,8 @@ def iteration_row(
         }
         for judged_arrays in arrays:
             outputs.update(_of_arrays(judged_arrays))
-    arithmetics = {
-        judged_arrays.judgement.arithmetic
-        for arrays in judged.values()
-        for judged_arrays in arrays
-        if judged_arrays.judgement is not None
-    }
+    judgements = (one.judgement for arrays in judged.values() for one in arrays)
+    arithmetics = {one.arithmetic for one in judgements if one is not None}
     return {
         **head(work, place, duration_ms),
         "verdict": worst(verdicts).value,
@@ -228,37 +224,25 @@ def _judged(report: Report, arrays: Sequence[Judged]) -> tuple[Verdict, Explanat
     problems = [entry.problem for entry in arrays if entry.problem]
     if problems:
         message = "\n".join(filter(None, (report.message, *problems)))
-        return (
-            worst((WITHOUT_ARRAYS[report.outcome], Verdict.error)),
-            Explanation.not_judged,
-            message[:MAX_MESSAGE_CHARS],
-        )
-    known = [
-        (entry.test, entry.judgement)
-        for entry in arrays
-        if entry.test is not None and entry.judgement is not None
-    ]
+        verdict = worst((WITHOUT_ARRAYS[report.outcome], Verdict.error))
+        return verdict, Explanation.not_judged, message[:MAX_MESSAGE_CHARS]
     array_verdicts = [
-        ArraysVerdict(judgement.verdict, judgement.explanation, bool(test.tolerance))
-        for test, judgement in known
+        ArraysVerdict(one.judgement.verdict, one.judgement.explanation, bool(one.test.tolerance))
+        for one in arrays
+        if one.test is not None and one.judgement is not None
     ]
     verdict, explanation, other_reason = verdict_of(report.outcome, array_verdicts)
-    return (
-        verdict,
-        explanation,
-        f"{report.message}\n{OTHER_REASON}".strip() if other_reason else report.message,
-    )
+    more = f"\n{OTHER_REASON}" if other_reason else ""
+    return verdict, explanation, f"{report.message}{more}".strip() if more else report.message
 
 
 def _of_arrays(judged: Judged) -> Iterable[tuple[str, dict[str, Any]]]:
     """Yield the entries of the outputs of some arrays, named "<test>/dx"."""
     if judged.judgement is None or judged.test is None:
         return
-    for output, output_judgement in judged.judgement.outputs.items():
-        yield (
-            short_name(f"{judged.label}/{output}"),
-            {**output_judgement.to_json(), "test": judged.test.canonical()},
-        )
+    for output, found in judged.judgement.outputs.items():
+        name = short_name(f"{judged.label}/{output}")
+        yield name, {**found.to_json(), "test": judged.test.canonical()}
 
 
 def _bounded(value: int | float) -> int | float | None:
@@ -273,19 +257,16 @@ def _bounded(value: int | float) -> int | float | None:
 
 def _failure(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return {"expression", "count", "message"} and the place of a failure."""
-    count = data.get("count")
+    count, file, line = (data.get(name) for name in ("count", "file", "line"))
     failure: dict[str, Any] = {
         "expression": clean(data.get("expression") or "", MAX_MESSAGE_CHARS // 4),
-        "count": min(count, MAX_COUNT)
-        if isinstance(count, int) and not isinstance(count, bool) and count > 0
-        else 1,
+        "count": min(count, MAX_COUNT) if _is_integer(count) and count > 0 else 1,
         "message": clean(data.get("message") or "", MAX_MESSAGE_CHARS // 2),
     }
-    file, line = data.get("file"), data.get("line")
     if file is not None:
         failure["file"] = clean(str(file), MAX_MESSAGE_CHARS)
     if line is not None:
-        is_number = isinstance(line, int) and not isinstance(line, bool) and 0 <= line <= MAX_COUNT
+        is_number = _is_integer(line) and 0 <= line <= MAX_COUNT
         failure["line"] = line if is_number else clean(str(line), MAX_NAME_CHARS)
     return failure
 

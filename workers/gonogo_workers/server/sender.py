@@ -74,29 +74,14 @@ def replacement(request: Request, detail: str) -> Request | None:
     body = unpacked(request.content)
     words = f"the service refuses what this seed gave: {detail}"
     if "/results/" in request.path:
-        copied_names = ("seed", "repeat", "device", "host_run", "position", "duration_ms")
-        rows = [
-            {
-                **{name: row.get(name) for name in copied_names},
-                "verdict": "error",
-                "explanation": "not_judged",
-                "arithmetic": None,
-                "judge": None,
-                "outputs": {},
-                "message": words[:1000],
-            }
-            for row in body.get("rows", [])
-        ]
+        copied = ("seed", "repeat", "device", "host_run", "position", "duration_ms")
+        empty = {"verdict": "error", "explanation": "not_judged", "arithmetic": None, "judge": None}
+        empty |= {"outputs": {}, "message": words[:1000]}
+        rows = [{name: row.get(name) for name in copied} | empty for row in body.get("rows", [])]
         body = {"rows": rows, "columns": [], "artifacts": []}
     elif request.path.endswith(":finish"):
-        body = {
-            "outcome": "error",
-            "sent": body.get("sent", []),
-            "batches": body.get("batches", 0),
-            "log_tail": "",
-            "error": words[:1000],
-            "telemetry": {},
-        }
+        sent = {"sent": body.get("sent", []), "batches": body.get("batches", 0)}
+        body = {"outcome": "error", "log_tail": "", "error": words[:1000], "telemetry": {}, **sent}
     else:
         return None
     return replace(request, content=packed(body), is_replacement=True)
@@ -140,9 +125,8 @@ class Sender:
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="sender", daemon=True)
         if self._spooled:
-            log.warning(
-                "sending %d requests that an earlier worker left in %s", len(self._spooled), spool
-            )
+            words = "sending %d requests that an earlier worker left in %s"
+            log.warning(words, len(self._spooled), spool)
         self._thread.start()
 
     def post(self, method: str, path: str, body: Mapping[str, Any]) -> None:
@@ -192,10 +176,8 @@ class Sender:
         with self._changed:
             for request in self._in_memory:
                 if not self._spool(request):
-                    log.error(
-                        "a request of %d bytes is lost: neither service nor disk took it",
-                        request.size,
-                    )
+                    words = "a request of %d bytes is lost: neither service nor disk took it"
+                    log.error(words, request.size)
             self._in_memory.clear()
 
     def _spool(self, request: Request) -> bool:
