@@ -23,27 +23,22 @@ zero tests run is never green."""
 
 
 class Waiver(Protocol):
-    """A waiver, as a classification reads it."""
+    """A waiver, as a classification reads it; from `expires_at` on it has no effect."""
 
     @property
-    def id(self) -> str:
-        """Return its id."""
+    def id(self) -> str: ...
 
     @property
-    def owner(self) -> str:
-        """Return who looks after it."""
+    def owner(self) -> str: ...
 
     @property
-    def reason(self) -> str:
-        """Return why the findings are accepted."""
+    def reason(self) -> str: ...
 
     @property
-    def expires_at(self) -> datetime:
-        """Return its end. From then on it has no effect."""
+    def expires_at(self) -> datetime: ...
 
     @property
-    def classes(self) -> Collection[str]:
-        """Return the classes that it covers."""
+    def classes(self) -> Collection[str]: ...
 
 
 @dataclass(frozen=True)
