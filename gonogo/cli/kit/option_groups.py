@@ -1,12 +1,14 @@
-"""Options that travel together: a dataclass of them is one parameter of a command's function."""
+"""Options of a command: those that travel together, and those that mean nothing there."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from typing import Any, get_type_hints
+
+import typer
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
@@ -43,3 +45,17 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     called.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
     return called
+
+
+def refuse_others(ctx: typer.Context, allowed: Collection[str], why: str) -> None:
+    """Raise a usage error for the first option on the command line that isn't `allowed`.
+
+    An option that nothing reads would let its user believe that it was obeyed.
+
+    allowed: names of the command's parameters. why: what to say of the option.
+    """
+    for parameter in ctx.command.params:
+        source = ctx.get_parameter_source(parameter.name or "")
+        is_given = source is not None and source.name == "COMMANDLINE"
+        if is_given and parameter.name not in allowed:
+            raise typer.BadParameter(f"{max(parameter.opts, key=len)} {why}")

@@ -8,7 +8,7 @@ import typer
 
 from gonogo.cli.kit import nouns
 from gonogo.cli.kit.client import Client
-from gonogo.cli.kit.destination import destination
+from gonogo.cli.kit.files import destination
 from gonogo_service.people.audit_noun import AUDIT
 
 app = nouns.app_of(AUDIT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import typer
@@ -13,6 +14,7 @@ from gonogo.cli.kit.body_options import JSON
 from gonogo.cli.kit.client import ENDED, Client
 from gonogo.cli.kit.option_groups import grouped
 from gonogo.flakiness.bisecting import Expect, Signal
+from gonogo_service.cli.submit import SelectionFlags, TargetFlags
 from gonogo_workers.cli import options, selections
 
 ANSWERS = {"found", "no_change"}
@@ -22,6 +24,8 @@ ANSWERS = {"found", "no_change"}
 @grouped
 def bisect(
     test: options.TestFlags,
+    target: TargetFlags,
+    selection: SelectionFlags,
     builds: str | None = typer.Option(
         None, "--builds", help="The builds in order, with commas between them."
     ),
@@ -30,11 +34,6 @@ def bisect(
     ),
     first: str | None = typer.Option(None, help="With --branch: begin with this build."),
     last: str | None = typer.Option(None, help="With --branch: end with this build."),
-    executor: str = typer.Option("emulator", help="Executor of the target."),
-    suite: str | None = selections.SUITE,
-    words: str | None = selections.FILTER,
-    arch: str = typer.Option("wormhole", help="Architecture of the target."),
-    board: str = typer.Option("n150", help="Board of the target."),
     signal: Signal | None = typer.Option(
         None,
         "--signal",
@@ -60,17 +59,21 @@ def bisect(
 
     With --watch, wait for the answer.
     """
-    chosen = selections.requested(executor, suite, words)
+    chosen = selections.requested(target.executor, selection.suite, selection.words)
     shape = test.shape
     if (shape is None and not chosen) or (builds is None) == (branch is None):
         raise typer.BadParameter("either --builds or --branch is needed, and --shape for a kernel")
     is_selection = shape is None or chosen
-    test_body = selections.from_flags(suite, words) if is_selection else test.test(shape or "")
+    test_body = (
+        selections.from_flags(selection.suite, selection.words)
+        if is_selection
+        else test.test(shape or "")
+    )
     names = None if builds is None else [name.strip() for name in builds.split(",")]
     series = {"builds": names, "branch": branch, "first": first, "last": last}
     body: dict[str, Any] = {
         "test": test_body,
-        "target": {"executor": executor, "arch": arch, "board": board},
+        "target": asdict(target),
         "expect": expect.value,
         "several": several,
         "max_runs": max_runs,

@@ -15,7 +15,7 @@ from gonogo.cli.kit import cells, show
 from gonogo.cli.kit.body_options import JSON
 from gonogo.cli.kit.cells import Cell
 from gonogo.cli.kit.client import Client, lines
-from gonogo.cli.kit.destination import destination
+from gonogo.cli.kit.files import destination
 from gonogo.errors import FieldError
 from gonogo.reports.table import OF_JOB
 from gonogo_service.cli import parquet

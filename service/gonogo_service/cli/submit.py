@@ -14,8 +14,7 @@ from gonogo.cli.kit import show
 from gonogo.cli.kit.body_options import JSON, pairs
 from gonogo.cli.kit.client import Client, Refused
 from gonogo.cli.kit.fail_on import FailOn, fail_on_option
-from gonogo.cli.kit.given import refuse_others
-from gonogo.cli.kit.option_groups import grouped
+from gonogo.cli.kit.option_groups import grouped, refuse_others
 from gonogo.errors import FieldError, JobError
 from gonogo_service.cli import suites
 from gonogo_service.cli.jobs import follow, report

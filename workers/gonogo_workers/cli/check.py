@@ -13,8 +13,7 @@ import typer
 
 from gonogo.cli.kit import show
 from gonogo.cli.kit.fail_on import FAIL_ON, FailOn
-from gonogo.cli.kit.given import refuse_others
-from gonogo.cli.kit.option_groups import grouped
+from gonogo.cli.kit.option_groups import grouped, refuse_others
 from gonogo.errors import FieldError
 from gonogo_workers.cli import options, selections
 from gonogo_workers.cli.named_builds import check_build, check_selection, default_build
