@@ -21,7 +21,7 @@ from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation
 
 TEST = TestSpec.parse(
-    {"kernel": "layernorm_bw", "shape": [64, 256], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
+    {"kernel": "layernorm_bw", "shape": [16, 96], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
 )
 UNEXPLAINED, EXPLAINED = Explanation.unexplained, Explanation.explained
 TWICE = Fault("twice:s1", 1.0, "s1 is subtracted twice")
@@ -35,7 +35,8 @@ def emulated(build: str, defect: str, seeds: range, stray: float = 0.0) -> Recor
         inputs = quantise(TEST, raw)
         dx = np.array(emulator.run(TEST, inputs, defect)["dx"])
         dx[3, 5] += stray
-        judged = judge(TEST, raw, inputs, {"dx": dx}, arithmetic="tt-train", produced=("dx",))
+        arrays = TEST, raw, inputs, {"dx": dx}
+        judged = judge(*arrays, arithmetic="tt-train", produced=("dx",), with_limits=False)
         entry = judged.outputs["dx"].to_json()
         faults = {}
         if entry.get("fault"):
@@ -49,11 +50,13 @@ def emulated(build: str, defect: str, seeds: range, stray: float = 0.0) -> Recor
 @pytest.mark.slow
 def test_a_series_of_builds_turns_green_and_the_fault_stays() -> None:
     """As in the bug report, two red builds turn green without a fix; the last has a real fix."""
+    red = emulated("december-10", "double-subtract", range(2), stray=1.0)
+    green = emulated("december-16", "double-subtract", range(2))
     records = [
-        emulated("december-10", "double-subtract", range(2), stray=1.0),
-        emulated("december-12", "double-subtract", range(2), stray=1.0),
-        emulated("december-16", "double-subtract", range(2)),
-        emulated("december-17", "double-subtract", range(2)),
+        red,
+        Record("december-12", red.seeds),
+        green,
+        Record("december-17", green.seeds),
         Record("not-run", {}),
         emulated("fixed", "correct", range(2)),
     ]

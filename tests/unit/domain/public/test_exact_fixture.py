@@ -116,7 +116,7 @@ def check(*arguments: str) -> Any:
 
 
 def test_check_exact_says_which_term_is_wrong() -> None:
-    result = check("--shape", "40,1024", "--build", "drop-s1", "--json")
+    result = check("--shape", "8,256", "--build", "drop-s1", "--json")
     row = json.loads(result.stdout)["seeds"][0]
     assert row["outputs"]["dx"]["exact"]["fault"] == "missing:s1@P_centered"
     assert "s1 is missing in P_centered" in row["message"]
