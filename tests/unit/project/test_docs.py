@@ -373,3 +373,13 @@ def test_every_page_is_in_the_index() -> None:
     index = (DOCS / "index.md").read_text()
     listed = {line for line in index.splitlines() if (DOCS / f"{line}.md").is_file()}
     assert listed == {path.stem for path in DOCS.glob("*.md")} - {"index"} | {"adr/README"}
+
+
+@pytest.mark.parametrize("page", ["SECURITY.md", "docs/reliability.md"])
+def test_each_promise_names_a_test_that_there_is(page: str) -> None:
+    files = {path.name: path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
+    tests = set(re.findall(r"^def (test_\w+)", "\n".join(files.values()), re.M))
+    named = re.findall(r"(?:`|::)(test_\w+)(\.py)?`", (ROOT / page).read_text())
+    assert len(named) > 15
+    assert {name for name, is_file in named if not is_file} <= tests
+    assert {f"{name}.py" for name, is_file in named if is_file} <= files.keys()
