@@ -52,8 +52,7 @@ def test_the_partial_draws_the_table() -> None:
     template = pages.environment().from_string(
         '{% import "kit/parts.html" as parts with context %}{% include "jobs/stages.html" %}'
     )
-    shown = SimpleNamespace(links={"diagnosis": "/api/v1/jobs/1/diagnosis"})
-    html = template.render(stages=STAGES, diagnosis=diagnosis, view=shown)
+    html = template.render(stages=STAGES, diagnosis=diagnosis, job=SimpleNamespace(id="1"))
     assert "API &lt;exists&gt;" in html
     assert "<0>" not in html
     assert html.count("<strong>Blocker</strong>") == 1
