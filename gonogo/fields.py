@@ -120,10 +120,12 @@ def number(
     least: float | None = None,
     above: float | None = None,
     most: float | None = None,
+    below: float | None = None,
 ) -> float:
     """Return `value` as a finite float within its limits. Raises FieldError.
 
-    It must be at least `least`, strictly above `above`, and at most `most`. A bool isn't a number.
+    It must be at least `least`, strictly above `above`, at most `most`, and strictly below `below`.
+    A bool isn't a number.
     """
     real = value if isinstance(value, int | float) and not isinstance(value, bool) else None
     try:
@@ -136,11 +138,11 @@ def number(
         reason = "must be finite"
     elif (least is not None and result < least) or (above is not None and result <= above):
         reason = "is too small"
-    elif most is not None and result > most:
+    elif (most is not None and result > most) or (below is not None and result >= below):
         reason = "is too large"
     else:
         return result + 0.0  # -0.0 becomes 0.0
-    raise FieldError(path, value, reason, limit=_limit(least, above, most))
+    raise FieldError(path, value, reason, limit=_limit(least, above, most, below))
 
 
 def integer(value: object, path: str, *, least: int | None = None, most: int | None = None) -> int:
@@ -161,7 +163,9 @@ def integer(value: object, path: str, *, least: int | None = None, most: int | N
     raise FieldError(path, value, reason, limit=_limit(least, None, most))
 
 
-def _limit(least: float | None, above: float | None, most: float | None) -> str | None:
+def _limit(
+    least: float | None, above: float | None, most: float | None, below: float | None = None
+) -> str | None:
     parts = []
     if least is not None:
         parts.append(f">= {least:g}")
@@ -169,4 +173,6 @@ def _limit(least: float | None, above: float | None, most: float | None) -> str 
         parts.append(f"> {above:g}")
     if most is not None:
         parts.append(f"<= {most:g}" if abs(most) < 1e6 or isinstance(most, float) else f"<= {most}")
+    if below is not None:
+        parts.append(f"< {below:g}")
     return " and ".join(parts) or None
