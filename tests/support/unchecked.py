@@ -27,7 +27,7 @@ def started(
             session, attempt_id, "h/w", "h/d", sender=Sender(new_id(), "h"), now=now
         )
         attempt.host_id = None
-        for name in ("worker", "device", "host", "host_run"):
+        for name in ("worker", "device", "host"):
             setattr(attempt, name, body.get(name))
         session.flush()
         return attempt.job_id

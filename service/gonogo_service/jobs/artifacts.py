@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -54,7 +53,6 @@ def add(
                 "repeat": int(item.get("repeat") or 0),
                 "output": item.get("output") or "",
                 "size": len(text),
-                "digest": hashlib.sha256(text.encode()).hexdigest(),
                 "content": item["content"],
                 "created_at": now,
             }

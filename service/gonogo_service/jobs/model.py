@@ -276,7 +276,6 @@ class AttemptRow(Base):
     worker: Mapped[str | None]
     device: Mapped[str | None]
     host: Mapped[str | None]
-    host_run: Mapped[str | None] = mapped_column(info=INTERNAL)
     seed: Mapped[int | None] = mapped_column(BigInteger)
     stage: Mapped[str | None]
     error: Mapped[str | None]
@@ -308,8 +307,6 @@ class ArtifactRow(Base):
     repeat: Mapped[int]
     output: Mapped[str]
     size: Mapped[int] = mapped_column(doc="Bytes of its content as JSON")
-    # SHA-256 of the content as JSON
-    digest: Mapped[str] = mapped_column(info=INTERNAL)
     content: Mapped[dict[str, Any]] = mapped_column(info=INTERNAL)
     created_at: Mapped[datetime]
     __table_args__ = (UniqueConstraint("job_id", "kind", "seed", "repeat", "output"),)

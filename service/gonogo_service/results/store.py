@@ -32,9 +32,8 @@ def store(session: Session, job: JobRow, attempt_id: str, batch: Batch, *, now: 
 
     The caller holds the job's lock, knows that the seeds are new, and then counts `job.done`.
     """
-    rows = list(_rows(session, job, attempt_id, batch))
-    columns = {name: [row[place] for row in rows] for place, name in enumerate(_COLUMNS)}
-    load_once(session, ResultRow, columns)
+    columns = zip(*_rows(session, job, attempt_id, batch), strict=True)
+    load_once(session, ResultRow, dict(zip(_COLUMNS, columns, strict=True)))
     sums.add(session, job, sums.of_batch(job.id, batch, now.astimezone(UTC).date()))
 
 

@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
-
-from sqlalchemy.orm import Session
+from typing import Any, Literal
 
 from gonogo.spec.selections import sample
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import JobRow
+from gonogo_service.people.context import Context
 from gonogo_service.results import seeds, selection_tests
 from gonogo_service.results.seeds import Order
 
 PAGE = 500
 Row = dict[str, Any]
-
-
-class Reads(Protocol):
-    """The source of rows: the service's context."""
-
-    def reading(self) -> AbstractContextManager[Session]:
-        """Open a read transaction."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -49,26 +39,26 @@ class Export:
 
 
 def parts(
-    reads: Reads, members: Iterable[tuple[str | None, str]], order: Order | None = None
+    context: Context, members: Iterable[tuple[str | None, str]], order: Order | None = None
 ) -> Iterator[Part]:
     """Yield jobs, given as (name, id): by default by seed once one is over, by arrival before."""
     for name, job_id in members:
-        with reads.reading() as session:
+        with context.reading() as session:
             job = jobs.get(session, job_id)
             census = {} if job is None else selection_tests.census(session, job)
         if job is not None:
             by: Order = order or ("seed" if job.state.final else "arrival")
-            yield Part(job, name, _rows(reads, job, by), census)
+            yield Part(job, name, _rows(context, job, by), census)
 
 
-def _rows(reads: Reads, job: JobRow, order: Order) -> Iterator[Row]:
+def _rows(context: Context, job: JobRow, order: Order) -> Iterator[Row]:
     """Yield every result, with one transaction per page.
 
     So a slow reader holds neither a connection nor a snapshot of the database.
     """
     cursor: str | None = None
     while True:
-        with reads.reading() as session:
+        with context.reading() as session:
             page = seeds.page(session, job.id, limit=PAGE, cursor=cursor, order=order)
             now = jobs.get(session, job.id)
         if now is None or now.seeds_removed_at is not None:
