@@ -58,7 +58,8 @@ PROBLEM_TYPES = {
     "origin": ProblemType((403,), "a page of another site sent a request that changes data"),
     "quota": ProblemType(
         (422, 429),
-        "the token's quota is used up; `field` names it, `limit` its size. Or a host has all the devices or workers that it may have",
+        "the token's quota is used up; `field` names it, `limit` its size. Or a host has all the "
+        "devices or workers that it may have",
     ),
     "read-timeout": ProblemType((503,), "the read took too long: ask for less"),
     "removed": ProblemType((410,), "retention has removed the results or artifacts"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
@@ -47,16 +47,16 @@ def from_object(shape: type[T], source: object, /, *more: object, **others: Any)
     A source is a row, or a dataclass with fewer fields. Of several, the first that has an attribute
     counts.
     """
+
+    def holder(name: str) -> object:
+        # without more sources nothing is looked for: a property may compute
+        return next((s for s in (source, *more) if hasattr(s, name)), source) if more else source
+
     copied = {
-        name: getattr(source if not more or hasattr(source, name) else _holder(more, name), name)
-        for name in _names(shape)
-        if name not in others
+        name: getattr(holder(name), name)
+        for name in shape.__dataclass_fields__.keys() - others.keys()  # type: ignore[attr-defined]
     }
     return shape(**copied, **others)
-
-
-def _holder(sources: Sequence[object], name: str) -> object:
-    return next((source for source in sources if hasattr(source, name)), sources[-1])
 
 
 def from_json(shape: type[T], stored: Mapping[str, Any]) -> T:
@@ -81,9 +81,3 @@ def if_readable(shape: type[T], stored: Mapping[str, Any] | None) -> T | None:
 @cache
 def _reader(shape: Any) -> TypeAdapter[Any]:
     return TypeAdapter(shape)
-
-
-def _names(shape: Any) -> Iterable[str]:
-    """Return the names of a dataclass's fields, in order."""
-    fields: Mapping[str, object] = shape.__dataclass_fields__
-    return fields
