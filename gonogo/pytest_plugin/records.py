@@ -6,6 +6,7 @@ import json
 import math
 import os
 import time
+import uuid
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -81,5 +82,9 @@ def encoded(document: object) -> bytes:
 
 
 def new_id() -> str:
-    """Return a run's id, which sorts by time."""
-    return f"{time.time_ns():020d}-{os.urandom(6).hex()}"
+    """Return a UUIDv7 (RFC 9562), which sorts by time."""
+    milliseconds, chance = time.time_ns() // 1_000_000, int.from_bytes(os.urandom(10), "big")
+    value = (
+        milliseconds << 80 | 0x7 << 76 | (chance >> 68) << 64 | 0b10 << 62 | chance & (1 << 62) - 1
+    )
+    return str(uuid.UUID(int=value))
