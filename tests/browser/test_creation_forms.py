@@ -17,6 +17,7 @@ from gonogo.urls import (
     NEW_SCHEDULE,
     NEW_WAIVER,
     NEW_WEBHOOK,
+    flag,
 )
 
 SUITE = {"name": "forms", "tests": [{"kernel": "layernorm_bw", "shape": [8, 64]}]}
@@ -114,7 +115,7 @@ def test_a_new_rule_can_be_taken_back_and_one_that_replaced_another_not(
 def test_a_flag_s_advice_has_a_button(populated, page: Page, kind: str) -> None:
     server, _ = populated
     answer = httpx.get(f"{server.url}/flags.json", params={"kind": kind, "state": "any"}).json()
-    page.goto(server.url + answer["items"][0]["url"])
+    page.goto(server.url + flag(answer["items"][0]["id"]))
     buttons = page.locator("#advice a.button")
     label = {"passes_by_tolerance": "Show the worst seeds", "fix_masked": "Compare these builds"}
     expect(buttons.first).to_have_text(label[kind])
@@ -128,7 +129,7 @@ def test_the_gauge_s_tolerance_is_submitted_with_a_button(populated, page: Page)
             page.goto(server.url + path)
             page.get_by_role("link", name="Submit with this tolerance").click()
             query = parse_qs(urlsplit(page.url).query, keep_blank_values=True)
-            assert (query["test"], query["atol"]) == ([view["test_key"]], [""])
+            assert (query["test"], query["atol"]) == ([view["gauge"]["test_key"]], [""])
             expect(page.locator("textarea[name=rest]")).to_have_value(re.compile('"tolerance"'))
             return
     pytest.fail("no gauge advises a tolerance")
