@@ -271,6 +271,7 @@ def test_a_receiver_that_sends_a_byte_now_and_then_is_not_listened_to_for_ever(
     gate.set()
 
 
+@pytest.mark.slow
 @LITE
 def test_a_receiver_with_a_thousand_messages_does_not_hide_the_others(
     api: Api, sender: Deliver, receiver: Receiver
