@@ -81,7 +81,8 @@ def app_key() -> rsa.RSAPrivateKey:
 
 class GitHubServer:
     """Serves one repository. `installed`: whether the App is; `most`: the longest page, so that a
-    few items make several; `files`: the paths of every pull request."""
+    few items make several; `files`: the paths of every
+    pull request; None: nobody may read them."""
 
     def __init__(self) -> None:
         self.key = app_key()
@@ -121,7 +122,7 @@ class GitHubServer:
         self.commits: set[str] = set()
         self.pull_requests: set[int] = set()
         self.pulls: list[dict[str, Any]] = []
-        self.files: list[str] = []
+        self.files: list[str] | None = None
         self.statuses: list[dict[str, Any]] = []
         self.checks: list[dict[str, Any]] = []
         self.comments: list[dict[str, Any]] = []
@@ -258,7 +259,7 @@ class GitHubServer:
             ("POST", r"/app/installations/(\d+)/access_tokens", self._make_token),
             ("POST", f"{of}/statuses/([^/]+)", lambda sha: self._make_status(sha, body)),
             ("GET", "/user", lambda: self._user(by_app)),
-            ("GET", rf"{of}/pulls/\d+/files", lambda: page([{"filename": f} for f in self.files])),
+            ("GET", rf"{of}/pulls/\d+/files", lambda: page(self._files())),
             (
                 "GET",
                 f"{of}/commits/([^/]+)/pulls",
@@ -373,6 +374,11 @@ class GitHubServer:
             raise Problem(403, "Must have admin rights to Repository.")
         row["body"] = body["body"]
         return row
+
+    def _files(self) -> list[Any]:
+        if self.files is None:
+            raise Problem(404, "Not Found")
+        return [{"filename": name} for name in self.files]
 
     def _known(self, sha: str) -> bool:
         if sha not in self.commits:
