@@ -27,7 +27,7 @@ from gonogo_workers.devices.discovery import Device
 from gonogo_workers.executors.builds_file import ResolvedBuild, resolve_build
 from gonogo_workers.messages.chunk import Chunk
 from gonogo_workers.served_devices import Claims
-from gonogo_workers.server.client import Away, Refused, Server
+from gonogo_workers.server.client import CLAIM_TIMEOUT, Away, Refused, Server
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +105,8 @@ class Runner:
         device = context.device
         place = {"worker": context.worker, "device": device.identity}
         try:
-            body = self._server.request("POST", f"/attempts/{attempt_id}:claim", place)
+            path = f"/attempts/{attempt_id}:claim"
+            body = self._server.request("POST", path, place, CLAIM_TIMEOUT)
         except (Away, Refused) as problem:
             log.warning("attempt %s is not run here: %s", attempt_id, problem)
             return None

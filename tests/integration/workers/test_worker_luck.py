@@ -17,11 +17,13 @@ import pytest
 
 from gonogo.errors import FieldError, InfrastructureError
 from gonogo.spec.executors import EMULATOR
+from gonogo_workers import queue
 from gonogo_workers.devices import discovery, locks
 from gonogo_workers.devices.health import canary
 from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.registry import built_in
 from gonogo_workers.server.host_file import Host
+from host_service import CLAIM
 from patience import WAIT_S, scaled
 from running_service import until
 from servers import RedisServer
@@ -52,6 +54,17 @@ def test_a_worker_told_to_stop_hands_its_chunk_back(place: Workplace) -> None:
     assert 1 < len(answer.rows) < 100
     assert children
     assert not psutil.wait_procs(children, timeout=WAIT_S)[1]
+
+
+def test_a_worker_told_to_stop_waits_for_no_service_that_is_silent(place: Workplace) -> None:
+    worker = place.start("troublesome")
+    place.service.stalled.add(CLAIM)
+    place.publish("fine", 1)
+    until(lambda: not place.redis.exists(queue.chunk_queue("troublesome", "wormhole", "n150")))
+    begun = time.monotonic()
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(WAIT_S) == 0
+    assert time.monotonic() - begun < 25  # a silent service is given up after 30 s
 
 
 def test_a_killed_workers_child_is_gone_and_its_successor_runs(place: Workplace) -> None:

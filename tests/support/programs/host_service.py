@@ -25,6 +25,8 @@ class HostService:
         self.orders: dict[str, dict[str, Any]] = {}
         self.refusals: deque[tuple[str, int]] = deque()
         """(kind, status): the next requests of these kinds are refused so."""
+        self.stalled: set[str] = set()
+        """Kinds of requests that are not answered, for a minute."""
         self.messages: dict[str, deque[Message]] = defaultdict(deque)
         """Heartbeats and claims under HEARTBEAT, the others under RESULTS, in their order."""
         self.changed = threading.Condition()
@@ -90,6 +92,7 @@ class HostService:
         """Return the status and the answer to a request."""
         with self.changed:
             kind, attempt = _kind(path)
+            self.changed.wait_for(lambda: kind not in self.stalled, 60)
             if self.refusals and self.refusals[0][0] == kind:
                 _, status = self.refusals.popleft()
                 return status, {"detail": "this can't be taken"}

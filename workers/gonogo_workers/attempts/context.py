@@ -1,4 +1,4 @@
-"""What a worker lends its attempts on one device, and what it does now."""
+"""The resources that a worker lends its attempts on one device, and its current work."""
 
 from __future__ import annotations
 

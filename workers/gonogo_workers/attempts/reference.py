@@ -44,7 +44,7 @@ class ReferencePipeline(Pipeline):
         self.build, self.before, self._subject = reference.build, (), ""
         self._todo = deque((seed, 0) for seed in dict.fromkeys(seed for seed, _ in chunk.work))
         self._reference = pairs.Reference(reference.build, resolved.arithmetic, resolved.produced)
-        self._kept: dict[int, dict[str, FloatArray]] = {}
+        self._by_seed: dict[int, dict[str, FloatArray]] = {}
         self.failures: dict[int, tuple[str, Place, str]] = {}
         """By seed: the message, the place and the log."""
         self._one_at_a_time = threading.Lock()
@@ -71,8 +71,14 @@ class ReferencePipeline(Pipeline):
         # time, since a comparison uses all cores
         with self._one_at_a_time, np.errstate(all="ignore"):
             return pairs.compare(
-                self._test, judged, raw, given, outputs, self._kept[seed], self._reference
+                self._test,
+                judged,
+                raw,
+                given,
+                outputs,
+                self._by_seed[seed],
+                self._reference,
             )
 
     def _judge(self, item: Item, place: Place, duration_ms: float | None) -> None:
-        self._kept[item.work[0]] = self._outputs(item)
+        self._by_seed[item.work[0]] = self._outputs(item)

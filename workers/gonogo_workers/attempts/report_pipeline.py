@@ -64,18 +64,18 @@ class Iteration:
 
     def judged(self, arithmetic: str | None) -> Judged:
         """Return the row, and the arrays of the worst tests (else of the first) to be shown."""
-        found: dict[str, list[JudgedDump]] = {}
+        by_test: dict[str, list[JudgedDump]] = {}
         for name, group in self.arrays.items():
             labels = dumps.labels(name, group)
-            found[name] = [
+            by_test[name] = [
                 dumps.judged(dump, label, arithmetic)
                 for dump, label in zip(group, labels, strict=True)
             ]
         where = self.work, self.place, self.duration_ms
-        row = iteration_row(*where, self.reports, found)
+        row = iteration_row(*where, self.reports, by_test)
         ranked = [
             (rows.rank(one.judgement.to_json()), one)
-            for group in found.values()
+            for group in by_test.values()
             for one in group
             if one.judgement is not None
         ]

@@ -127,7 +127,7 @@ def claim(
     else:
         # A bare index means a virtual device here; a chip is named in full
         choice = [chip for chip in matches if requested is not None and not requested.isdigit()]
-    taken = InfrastructureError(
+    in_use = InfrastructureError(
         f"device {requested or executor} is used by another worker of this host"
     )
     for chip in choice:
@@ -136,7 +136,7 @@ def claim(
             place = chip.arch, chip.board or board, host
             return Device(executor, chip.index, *place, claim_fd, chip)
     if choice:
-        raise taken
+        raise in_use
     indices = range(MAX_VIRTUAL)
     if requested is not None:
         match = _NAME.fullmatch(requested)
@@ -148,7 +148,7 @@ def claim(
         claim_fd = _try(folder / f"{executor}-{index}.claim")
         if claim_fd is not None:
             return Device(executor, index, arch, board, host, claim_fd)
-    raise taken
+    raise in_use
 
 
 def _try(path: Path) -> int | None:

@@ -273,8 +273,8 @@ class DeviceHealthMonitor:
             "digests": dict(self._latest.digests),
             "replay": self._latest.replay.words if self._latest.replay else "",
         }
-        found = {"health": now.value, "reason": reason, "evidence": evidence}
-        self._report({"device": self.device.identity, **found, **more})
+        state = {"health": now.value, "reason": reason, "evidence": evidence}
+        self._report({"device": self.device.identity, **state, **more})
 
     def _retest(self, after_s: float) -> None:
         """Test again later, with backoff.

@@ -240,9 +240,9 @@ def _of_arrays(judged: Judged) -> Iterable[tuple[str, dict[str, Any]]]:
     """Yield the entries of the outputs of some arrays, named "<test>/dx"."""
     if judged.judgement is None or judged.test is None:
         return
-    for output, found in judged.judgement.outputs.items():
+    for output, judgement in judged.judgement.outputs.items():
         name = short_name(f"{judged.label}/{output}")
-        yield name, {**found.to_json(), "test": judged.test.canonical()}
+        yield name, {**judgement.to_json(), "test": judged.test.canonical()}
 
 
 def _bounded(value: int | float) -> int | float | None:

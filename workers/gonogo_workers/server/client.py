@@ -16,6 +16,8 @@ from gonogo.urls import API
 from gonogo_workers.server.host_file import Host
 
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+CLAIM_TIMEOUT = httpx.Timeout(8.0, connect=5.0)
+"""A worker that is told to stop waits for this answer; what nobody runs is woken again."""
 GZIP_FROM = 2_000
 """Bytes; smaller bodies fit into two packets."""
 GZIP_LEVEL = 1
@@ -67,14 +69,22 @@ class Server:
         """Close the connections."""
         self._client.close()
 
-    def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Answer:
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        timeout: httpx.Timeout = TIMEOUT,
+    ) -> Answer:
         """Send a request and return the answer's JSON.
 
         Raises Away where it may work later, Refused where it never will.
         """
-        return self.send(method, path, packed(body or {}))
+        return self.send(method, path, packed(body or {}), timeout)
 
-    def send(self, method: str, path: str, content: bytes) -> Answer:
+    def send(
+        self, method: str, path: str, content: bytes, timeout: httpx.Timeout = TIMEOUT
+    ) -> Answer:
         """Send a body that is packed already; returns and raises as `request` does."""
         headers = {"Content-Type": "application/json"}
         if content.startswith(b"\x1f\x8b"):
@@ -83,7 +93,9 @@ class Server:
         if host is not None:
             headers["Authorization"] = f"Bearer {host.token}"
         try:
-            response = self._client.request(method, path, content=content, headers=headers)
+            response = self._client.request(
+                method, path, content=content, headers=headers, timeout=timeout
+            )
         except httpx.TransportError as problem:
             words = str(problem) or type(problem).__name__
             raise Away(f"no answer from {self._client.base_url}: {words}") from problem

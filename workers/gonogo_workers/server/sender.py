@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 MEMORY_BYTES = 64 * 2**20
 SPOOL_BYTES = 2 * 2**30
 REFUSED_BYTES = 64 * 2**20
-"""Of the requests that were refused, the newest ones are kept, for people to look at."""
+"""The newest refused requests are kept up to this size, for people to look at."""
 FIRST_DELAY_S, MAX_DELAY_S = 0.1, 5.0
 GONE = frozenset({404, 409, 410})
 """The attempt is over, is somebody else's, or has this batch with another content."""
@@ -75,8 +75,8 @@ def replacement(request: Request, detail: str) -> Request | None:
     words = f"the service refuses what this seed gave: {detail}"
     if "/results/" in request.path:
         copied = ("seed", "repeat", "device", "host_run", "position", "duration_ms")
-        empty = {"verdict": "error", "explanation": "not_judged", "arithmetic": None, "judge": None}
-        empty |= {"outputs": {}, "message": words[:1000]}
+        empty: dict[str, Any] = {"verdict": "error", "explanation": "not_judged"}
+        empty |= {"arithmetic": None, "judge": None, "outputs": {}, "message": words[:1000]}
         rows = [{name: row.get(name) for name in copied} | empty for row in body.get("rows", [])]
         body = {"rows": rows, "columns": [], "artifacts": []}
     elif request.path.endswith(":finish"):

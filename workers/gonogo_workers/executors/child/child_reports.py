@@ -1,4 +1,4 @@
-"""What the executors of existing tests share: a build's suites, folders and reports.
+"""The base of the executors of existing tests: a build's suites, folders and reports.
 
 Standard library only.
 """

@@ -36,7 +36,7 @@ def reports(lines: Path, dumps: Path, ended: Ended, seconds: float) -> list[Repo
         return [row("(pytest)", "error", ended.tail.strip())]
     events = _RunEvents(_events(lines))
     rows = [_report(test, events, ended, seconds) for test in events.tests]
-    rows += [row(test, *found) for test, found in events.uncollected.items()]
+    rows += [row(test, *ending) for test, ending in events.uncollected.items()]
     is_reported = any(report["outcome"] in ("hang", "crash") for report in rows)
     outside_report = _outside_report(events, ended, seconds, is_reported)
     if outside_report is not None:
@@ -110,8 +110,8 @@ def _report(test: str, events: _RunEvents, ended: Ended, seconds: float) -> Repo
             if done["outcome"] == "failed" and TIMEOUT_WORDS[0] in done["message"]
             else done["outcome"]
         )
-        kept = {name: done[name] for name in ("duration_ms", "failures", "measurements")}
-        return row(test, outcome, done["message"], **kept)
+        details = {name: done[name] for name in ("duration_ms", "failures", "measurements")}
+        return row(test, outcome, done["message"], **details)
     if test not in events.running:
         return row(test, "skipped", f"not run: {_why_not(events, ended)}")
     if ended.status is None:
