@@ -87,9 +87,8 @@ class SourceRow(Base):
 class Sums:
     """Sums over (seed, repeat), of one output or of whole seeds (WHOLE), by verdict.
 
-    Of each ratio and of rms there are the largest value with its seed, and of all finite values the
-    number, and the sums of their logarithms and of the squares of these. The ratios of whole seeds
-    are those of their worst output.
+    Of each ratio and of rms there are the largest value, and of all finite values the number and
+    the sum of their logarithms. The ratios of whole seeds are those of their worst output.
     """
 
     n: Mapped[int] = mapped_column(BigInteger)
@@ -100,20 +99,14 @@ class Sums:
     timed: Mapped[int] = mapped_column(BigInteger)  # seeds with outputs and a duration
     timed_ms: Mapped[float]
     tolerance_ratio: Mapped[float | None]
-    tolerance_ratio_seed: Mapped[int | None] = mapped_column(BigInteger)
     tolerance_ratio_n: Mapped[int] = mapped_column(BigInteger)
     tolerance_ratio_log: Mapped[float]
-    tolerance_ratio_log2: Mapped[float]
     rounding_ratio: Mapped[float | None]
-    rounding_ratio_seed: Mapped[int | None] = mapped_column(BigInteger)
     rounding_ratio_n: Mapped[int] = mapped_column(BigInteger)
     rounding_ratio_log: Mapped[float]
-    rounding_ratio_log2: Mapped[float]
     rms: Mapped[float | None]
-    rms_seed: Mapped[int | None] = mapped_column(BigInteger)
     rms_n: Mapped[int] = mapped_column(BigInteger)
     rms_log: Mapped[float]
-    rms_log2: Mapped[float]
     rms_sum: Mapped[float]
     max_abs: Mapped[float | None]
     pcc_deficit_n: Mapped[int] = mapped_column(BigInteger)

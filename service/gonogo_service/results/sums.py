@@ -29,7 +29,7 @@ TINY = 1e-30
 """Smaller values count as this in the sums of logarithms."""
 UNIT = ("test_key", "executor", "build", "branch", "build_sequence", "arch", "board")
 """The columns of a job that its daily sums have, too, besides its context."""
-_LARGEST = (*LOGARITHMIC, "max_abs")
+MAXIMA = (*LOGARITHMIC, "max_abs")
 _ROOM = 0x676F6E72  # "gonr": the room of the locks
 
 
@@ -95,14 +95,10 @@ def _statement(postgres: bool, table: type[Base]) -> Insert:
     old = target.c
     insert = postgresql.insert(target) if postgres else sqlite.insert(target)
     new = insert.excluded
-    changes: dict[str, Any] = {
-        name: old[name] + new[name] for name in SUMS if name.removesuffix("_seed") not in _LARGEST
-    }
-    for name in _LARGEST:
+    changes: dict[str, Any] = {name: old[name] + new[name] for name in SUMS if name not in MAXIMA}
+    for name in MAXIMA:
         is_larger = or_(old[name].is_(None), new[name] > old[name])
-        for column in (name, f"{name}_seed"):
-            if column in old:
-                changes[column] = case((is_larger, new[column]), else_=old[column])
+        changes[name] = case((is_larger, new[name]), else_=old[name])
     if "repeat" in old:
         same = and_(new.seed == old.seed, new.repeat < old.repeat)
         is_earlier = or_(new.seed < old.seed, same)
@@ -129,17 +125,16 @@ def of_batch(job_id: str, batch: Batch, day: date) -> list[dict[str, Any]]:
             groups.setdefault(key, []).append(number)
         for (block, device, verdict, explanation), numbers in sorted(groups.items()):
             of_group = [places[number] for number in numbers]
-            keys = [pairs[place] for place in of_group]
-            seed, repeat = min(keys)
+            seed, repeat = min(pairs[place] for place in of_group)
             outcomes = Counter[Outcome]()
             for is_passed, count in Counter(map(green.get, of_group)).items():
                 outcomes[outcome_of(verdict, is_passed)] += count
             times = _times(batch, of_group, with_outputs) if output == WHOLE else _UNTIMED
             where = {"job_id": job_id, "output": output, "block": block, "day": day}
             what = {"verdict": verdict, "explanation": explanation, "device": device}
-            first = {"seed": seed, "repeat": repeat, "n": len(keys)}
+            first = {"seed": seed, "repeat": repeat, "n": len(of_group)}
             counts = {name: outcomes[Outcome[name]] for name in ("passed", "failed")}
-            figures = _figures({name: column[numbers] for name, column in values.items()}, keys)
+            figures = _figures({name: column[numbers] for name, column in values.items()})
             sums.append({**where, **what, **first, **counts, **times, **figures})
     return sums
 
@@ -158,7 +153,7 @@ def _columns(batch: Batch) -> Iterator[tuple[str, Sequence[int], Sequence[Any], 
         places = [place for rows, _ in of_output for place in rows]
         values = {
             statistic: np.concatenate([_values(output, statistic) for _, output in of_output])
-            for statistic in (*_LARGEST, "pcc_deficit")
+            for statistic in (*MAXIMA, "pcc_deficit")
         }
         for statistic, largest in worst.items():
             largest[places] = np.fmax(largest[places], values[statistic])
@@ -198,27 +193,23 @@ def _times(batch: Batch, places: Sequence[int], with_outputs: set[int]) -> dict[
     }
 
 
-def _figures(values: Mapping[str, Any], keys: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """Return the largest values and the sums of statistics; `keys` are (seed, repeat) of each."""
+def _figures(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the largest values and the sums of statistics."""
     import numpy as np
 
     figures: dict[str, Any] = {"max_abs": None, "rms_sum": 0.0}
     figures |= {"pcc_deficit_n": 0, "pcc_deficit_sum": 0.0}
     for name in LOGARITHMIC:
-        figures |= {name: None, f"{name}_seed": None, f"{name}_n": 0}
-        figures |= {f"{name}_log": 0.0, f"{name}_log2": 0.0}
+        figures |= {name: None, f"{name}_n": 0, f"{name}_log": 0.0}
     for name, column in values.items():
         places = np.flatnonzero(~np.isnan(column))
         if not len(places):
             continue
         known = column[places]
-        logs = np.log(np.maximum(known, TINY))
         sums = {
             name: float(known.max()),
-            f"{name}_seed": keys[places[known.argmax()]][0],
             f"{name}_n": len(known),
-            f"{name}_log": float(logs.sum()),
-            f"{name}_log2": float((logs**2).sum()),
+            f"{name}_log": float(np.log(np.maximum(known, TINY)).sum()),
             f"{name}_sum": float(known.sum()),
         }
         figures |= {key: value for key, value in sums.items() if key in figures}

@@ -16,12 +16,11 @@ from gonogo_service.kit.database.each import among
 from gonogo_service.kit.database.ids import is_id
 from gonogo_service.kit.database.paging import batched
 from gonogo_service.results.model import WHOLE, DailyRow, JobBlockRow
-from gonogo_service.results.sums import LOGARITHMIC, SUMS
+from gonogo_service.results.sums import LOGARITHMIC, MAXIMA, SUMS
 from gonogo_service.tests.variants import Variant
 
 _AT_ONCE = 200
-_MAXIMA = (*LOGARITHMIC, "max_abs")
-_ADDED = tuple(name for name in SUMS if name.removesuffix("_seed") not in _MAXIMA)
+_ADDED = tuple(name for name in SUMS if name not in MAXIMA)
 
 
 class Figure(NamedTuple):
@@ -101,7 +100,7 @@ def sums(
 ) -> dict[Any, Tally]:
     """Return the sums of an aggregate's rows by the values of some columns, in their order."""
     columns: list[Any] = [func.sum(getattr(table, name)) for name in _ADDED]
-    columns += [func.max(getattr(table, name)) for name in _MAXIMA]
+    columns += [func.max(getattr(table, name)) for name in MAXIMA]
     groups = (*by, table.verdict, table.explanation)
     query = select(*groups, *columns).where(*where).group_by(*groups)
     rows_of: dict[Any, list[Any]] = {}
@@ -113,19 +112,19 @@ def sums(
 def _tally(rows: Iterable[Any]) -> Tally:
     counts, explanations = Counter[str](), Counter[str]()
     added = dict.fromkeys(_ADDED, 0.0)
-    largest: dict[str, float | None] = dict.fromkeys(_MAXIMA)
+    largest: dict[str, float | None] = dict.fromkeys(MAXIMA)
     for verdict, explanation, *values in rows:
-        of_row = dict(zip((*_ADDED, *_MAXIMA), values, strict=True))
+        of_row = dict(zip((*_ADDED, *MAXIMA), values, strict=True))
         counts[verdict] += int(of_row["n"])
         if explanation:
             explanations[explanation] += int(of_row["n"])
         for name in _ADDED:
             added[name] += float(of_row[name])
-        for name in _MAXIMA:
+        for name in MAXIMA:
             known = (value for value in (largest[name], of_row[name]) if value is not None)
             largest[name] = max(known, default=None)
     means = {"rms": "rms_n", "pcc_deficit": "pcc_deficit_n"}
-    metrics = {**{name: largest[name] for name in _MAXIMA}, "pcc_deficit": None}
+    metrics = {**{name: largest[name] for name in MAXIMA}, "pcc_deficit": None}
     metrics |= {n: added[f"{n}_sum"] / added[of] if added[of] else None for n, of in means.items()}
     figures = {
         name: Figure(int(number), largest[name], math.exp(added[f"{name}_log"] / number))
