@@ -63,7 +63,7 @@ class _Row(Row):
     """False if a green iteration of a selection is quiet, as it has no numbers."""
     ends: Ends = Ends.quiet
     steps: tuple[Step, ...] = ()
-    """What its page offers, the most urgent first."""
+    """The actions of its page, the most urgent first."""
 
 
 class FlagKind(Described):

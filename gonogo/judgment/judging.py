@@ -181,7 +181,7 @@ class _Tried:
         """The sharpest of those that miss few elements: the kernel's own, but for its fault."""
         best, *others = self._tries
         for candidate in others:
-            fit, least = (self.output.screen.fit(each) for each in (candidate, best))
+            fit, least = self.output.screen.fit(candidate), self.output.screen.fit(best)
             if fit.outside.sum() < FEWER * least.outside.sum():
                 best = candidate
         return self.output.fit(best)

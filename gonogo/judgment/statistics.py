@@ -87,15 +87,15 @@ def statistics_of(
         return _Part.of(*arrays, form, tolerance)
 
     parts = in_threads(part, -(-count // rows))
-    sums, most = (np.array(each) for each in zip(*((p.sums, p.most) for p in parts), strict=True))
+    sums = np.array([part.sums for part in parts])
+    most = np.array([part.most for part in parts]).max(axis=0)
     nonfinite, finite, size, square, of_reference, mismatches, outliers = sums.sum(axis=0)
     if not finite:
         return Statistics(values.size, int(nonfinite))
     says = slice(None) if finite == values.size else _finite(values, raw, exact)
     reference = raw[says]
     distance = np.concatenate([part.distance for part in parts])
-    max_abs, ulp_max, *ratios = (float(each) for each in most[:, :4].max(axis=0))
-    needed = (float(each) for each in most[:, 4:].max(axis=0))
+    max_abs, ulp_max, ratio, ratio_quantized, *needed = most.tolist()
     return Statistics(
         count=values.size,
         nonfinite=int(nonfinite),
@@ -107,8 +107,8 @@ def statistics_of(
         ulp_max=ulp_max,
         ulp_p99=float(np.ceil(np.quantile(distance, 0.99, method="inverted_cdf"))),
         mismatch_fraction=float(mismatches / finite),
-        tolerance_ratio=None if tolerance is None else ratios[0],
-        tolerance_ratio_quantized=None if tolerance is None else ratios[1],
+        tolerance_ratio=None if tolerance is None else ratio,
+        tolerance_ratio_quantized=None if tolerance is None else ratio_quantized,
         outliers=int(outliers),
         needed_atol=dict(zip(NEEDED_RTOLS, needed, strict=True)),
     )
@@ -120,7 +120,7 @@ def _finite(values: Doubles, raw: Doubles, exact: Doubles) -> Mask:
 
 
 class _Part(NamedTuple):
-    """What some rows add to the statistics.
+    """The part of some rows in the statistics.
 
     Attributes:
         sums: of values that aren't finite and of those that are, of the errors' sizes and squares,

@@ -101,7 +101,7 @@ def _standing(session: Session, device_id: str | None) -> dict[tuple[str, ...], 
 def orders(session: Session, *, host: str) -> dict[str, dict[str, Any]]:
     """Return the orders for the workers of a host's devices, by the device.
 
-    An order is {"order": "work" | "drain" | "maintenance", "asked": number of requested canaries}.
+    An order is {"order": "work" | "drain" | "maintenance", "canaries": number of requested ones}.
     """
     table = DeviceRow
     rows = session.execute(
@@ -116,7 +116,7 @@ def orders(session: Session, *, host: str) -> dict[str, dict[str, Any]]:
             else "drain"
             if drained
             else "work",
-            "asked": test_requests,
+            "canaries": test_requests,
         }
         for device, health, drained, test_requests in rows
     }

@@ -231,7 +231,7 @@ class DeviceOrder(BaseModel):
     """The order for a device, and how many canaries were requested."""
 
     order: Literal["work", "drain", "maintenance"]
-    asked: int
+    canaries: int
 
 
 class Orders(BaseModel):

@@ -147,7 +147,7 @@ def test_in_maintenance_only_a_person_s_word_counts(engine: Engine) -> None:
         back = changes.patch(
             current, device["id"], {"health": "good", "reason": "it turns"}, actor="me"
         )
-        assert orders(current) == {FACTS["device"]: {"order": "work", "asked": 1}}
+        assert orders(current) == {FACTS["device"]: {"order": "work", "canaries": 1}}
     assert back is not None
     assert back.health == "good"
 
@@ -198,7 +198,7 @@ def test_a_suspicion_is_not_lifted_by_one_canary(engine: Engine) -> None:
             current, FACTS["device"], "9 of 10 tests fail here", {"failing": 9}, now=NOW
         )
         assert not changes.suspect(current, FACTS["device"], "again", {}, now=NOW)
-        assert orders(current)[FACTS["device"]] == {"order": "work", "asked": 1}
+        assert orders(current)[FACTS["device"]] == {"order": "work", "canaries": 1}
     assert not report(engine, "good")
     assert look(engine)["health"] == DeviceHealth.suspect
     with reading(engine) as current:

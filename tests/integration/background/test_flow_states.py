@@ -18,7 +18,16 @@ from gonogo.spec import hang_limits
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.gauges import submission as gauges
 from gonogo_service.gauges.bodies import GaugeIn
-from gonogo_service.jobs import artifacts, attempts, batches, chunks, closing, dispatching, events, queues
+from gonogo_service.jobs import (
+    artifacts,
+    attempts,
+    batches,
+    chunks,
+    closing,
+    dispatching,
+    events,
+    queues,
+)
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.dispatching import Sendable
 from gonogo_service.jobs.model import AttemptRow, ChunkRow, JobRow

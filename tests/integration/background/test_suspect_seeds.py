@@ -171,9 +171,7 @@ def test_an_added_seed_that_is_unexplained_settles_it(current: Session) -> None:
         job.suspects.words
         == "seed 0 is suspect; 8 seeds were added: seed 6 is unexplained by itself"
     )
-    assert [flag.kind for flag in FLAGS.page(current, job=job.id).items] == [
-        "passes_by_tolerance"
-    ]
+    assert [flag.kind for flag in FLAGS.page(current, job=job.id).items] == ["passes_by_tolerance"]
 
 
 def test_red_suspect_seeds_that_are_no_chance_stay_red_without_a_flag(current: Session) -> None:

@@ -175,14 +175,14 @@ def test_tests_are_found_by_their_words_and_the_worst_come_first(engine: Engine)
         assert search(since=utcnow() - timedelta(hours=1)) == ["small", "tight", "hollow"]
         assert search(since=utcnow() + timedelta(hours=1)) == []
         assert [names[test.key] for test in search_reads.tests(session, "32x64", 5)] == ["small"]
-        for text, found in {
+        for text, places in {
             "32x64": [],
             "B1": [("build", "b1")],
             job.id[:20]: [("job", job.id)],
             " ": [],
         }.items():
             hits = search_reads.others(session, text, 5)
-            assert [(hit.kind, hit.key) for hit in hits] == found, text
+            assert [(hit.kind, hit.key) for hit in hits] == places, text
         assert search_reads.tests(session, " ", 5) == ()
         [key] = [key for key, name in names.items() if name == "tight"]
         assert search(search=key[:12]) == ["tight"]

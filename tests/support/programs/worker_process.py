@@ -256,7 +256,7 @@ class Workplace:
 
     def order(self, device: str, order: str, test_requests: int = 0) -> None:
         """Give the service's order for a device."""
-        self.service.orders[device] = {"order": order, "asked": test_requests}
+        self.service.orders[device] = {"order": order, "canaries": test_requests}
 
     def cancel(self, attempt: str) -> None:
         """Cancel an attempt."""

@@ -133,6 +133,6 @@ class Heartbeat:
             monitor = self._monitors.get(str(device))
             try:
                 if monitor is not None:
-                    monitor.receive_order(Order(str(order["order"])), int(order.get("asked", 0)))
+                    monitor.receive_order(Order(str(order["order"])), int(order.get("canaries", 0)))
             except (KeyError, TypeError, ValueError, AttributeError) as problem:
                 log.warning("an order for device %s can't be read: %s", device, problem)
