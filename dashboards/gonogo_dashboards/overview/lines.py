@@ -1,4 +1,4 @@
-"""What needs attention: open flags, last night's runs, and the sentence where nothing does."""
+"""The needs of the overview: open flags, last night's runs, and the sentence where nothing does."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FlagKindLine:
     count: int
     gone: int
     items: tuple[Mapping[str, Any], ...]
-    """Those of flag_page.line, with a `label` among the flags of the page, and whether `gone`."""
+    """The lines of flag_page.line, with a `label` among the flags of the page, and whether `gone`."""
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ _ALL_OF = re.compile(r" (\d+) of \1 \(100%[^)]*\)(?! seeds)")
 
 
 class Badge(Described):
-    """What a grade says besides its two axes."""
+    """The facts of a grade besides its two axes."""
 
     hollow = (
         "hollow pass",
