@@ -46,7 +46,7 @@ class FlagKindLine:
     count: int
     gone: int
     items: tuple[Mapping[str, Any], ...]
-    """The lines of flag_page.line, with a `label` among the flags of the page, and whether `gone`."""
+    """Lines of flag_page.line, with a `label` among the flags of the page, and whether `gone`."""
 
 
 @dataclass(frozen=True)
