@@ -103,7 +103,7 @@ def test_every_address_that_changes_something_has_its_entry(api: Api) -> None:
         for noun in nouns
         for verb in (noun.create, noun.change, noun.remove)
         if verb is not None
-    }
+    } | {f"{noun.one}.cancelled" for noun in nouns}  # of those that have on_cancel
     for path in Path(str(gonogo_service.__file__)).parent.rglob("*.py"):
         tree = ast.walk(ast.parse(path.read_text()))
         recorded |= {str(node.value) for node in tree if isinstance(node, ast.Constant)}
