@@ -59,7 +59,9 @@ def test_a_flag_s_action_says_what_it_does_and_is_undone(
     page.get_by_role("button", name=button, exact=True).click()
     expect(page.locator("#result")).to_contain_text(words)
     undo(page)
-    assert httpx.get(f"{server.url}/flags/{flag['id']}.json").json()["flag"]["state"] == flag["state"]
+    assert (
+        httpx.get(f"{server.url}/flags/{flag['id']}.json").json()["flag"]["state"] == flag["state"]
+    )
 
 
 def test_a_resubmitted_and_a_new_job_can_be_taken_back(
