@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import ssl
 import sys
 import time
 import uuid
@@ -99,6 +100,21 @@ def _token_of(url: str) -> str | None:
     return gonogo.settings.secrets.read_file(str(record["token_file"]), "gonogo up --token-file")
 
 
+def _authorities(url: str) -> ssl.SSLContext | bool:
+    """Return who may sign a server's certificate: GONOGO_CA_FILE, else those that browsers know.
+
+    Without TLS there is nothing to verify: loading the certificates takes longer than a request.
+    Raises JobError where the file can't be read.
+    """
+    ca_file = gonogo.settings.load().ca_file
+    if url.startswith("http://") or ca_file is None:
+        return not url.startswith("http://")
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as problem:
+        raise JobError(f"GONOGO_CA_FILE: {ca_file} can't be read: {problem}") from problem
+
+
 class Client:
     """One server's API.
 
@@ -116,9 +132,7 @@ class Client:
             headers=headers,
             timeout=httpx.Timeout(30.0, connect=5.0),
             trust_env=False,
-            # without TLS there is nothing to verify: loading the certificates takes longer than a
-            # request
-            verify=not self.url.startswith("http://"),
+            verify=_authorities(self.url),
         )
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""`gonogo hosts add` and `join`: a code names the authority that signed the certificate."""
+"""A lab's own authority of certificates: codes of hosts name it, every command believes it."""
 
 from __future__ import annotations
 
@@ -52,3 +52,6 @@ def test_a_host_joins_only_where_it_believes_the_authority_that_the_code_names(
         assert not (tmp_path / "host" / "host.json").exists()
         assert gonogo(*join, ca_file=str(lab.file))[0] == 0
         assert json.loads((tmp_path / "host" / "host.json").read_text())["name"] == "lab-1"
+        secure = {"url": join[1]}
+        assert "certificate verify failed" in gonogo("list", **secure)[2]
+        assert "lab-1" in gonogo("list", ca_file=str(lab.file), **secure)[1]
