@@ -346,7 +346,8 @@ def cpu(process: psutil.Process) -> float:
 
 def painted(url: str, pages: dict[str, str]) -> list[str]:
     """First contentful paint in a fresh browser, the median of five; those that take too long."""
-    program = os.environ.get("GONOGO_CHROMIUM") or shutil.which("chromium")
+    known = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+    program = os.environ.get("GONOGO_CHROMIUM") or known
     if program is None:
         console.print("chromium is not installed: nothing painted")
         return []
