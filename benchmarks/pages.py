@@ -87,7 +87,6 @@ def main(words: list[str] | None = None) -> int:
 @contextmanager
 def postgres() -> Iterator[str]:
     """Run the tests' PostgreSQL, which commits without waiting for its disk; yield its URL."""
-    sys.path.insert(0, str(Path(__file__).parent.parent / "tests/support"))
     from servers import PostgresServer
 
     server = PostgresServer()
