@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parents[1] / "tests"
-for _folder in ("plugins", "support", "support/hooks", "support/programs"):
-    if str(TESTS / _folder) not in sys.path:
-        sys.path.insert(0, str(TESTS / _folder))
+SUPPORT = Path(__file__).resolve().parents[1] / "tests/support"
+for _folder in (SUPPORT, SUPPORT / "hooks", SUPPORT / "programs"):
+    if str(_folder) not in sys.path:
+        sys.path.append(str(_folder))

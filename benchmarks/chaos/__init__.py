@@ -2,3 +2,10 @@
 
 `python -m benchmarks.chaos`. Each fault is a small function in `faults`; `checks` are the promises.
 """
+
+import sys
+
+from benchmarks import SUPPORT
+
+if str(SUPPORT.with_name("plugins")) not in sys.path:
+    sys.path.append(str(SUPPORT.with_name("plugins")))
