@@ -1,4 +1,4 @@
-"""Benchmarks. The servers and stand-ins that they start are those of the tests."""
+"""Benchmarks. The servers and fake devices that they start are those of the tests."""
 
 import sys
 from pathlib import Path

@@ -25,7 +25,7 @@ from benchmarks.chaos.site import HOSTS, QUEUES, Site
 from gonogo_workers.server import host_file
 
 MAX_WAKES = 3000
-TRIES = 40
+TRIES, RETRY_S = 40, 0.5
 FORGED_MS = 666.0
 """The duration in every forged row: no honest seed has it."""
 _PUSHED = re.compile(rb'"lpush" "([a-z0-9._]+)" "([0-9a-f-]{36})"', re.IGNORECASE)
@@ -163,8 +163,8 @@ def _insist(client: httpx.Client, request: _Request) -> list[str]:
             if status < 500 and status != 429:
                 good = status in (200, 409, 410)
                 return [] if good else [f"{method} {path} was answered with {status}"]
-        time.sleep(0.5)
-    return []
+        time.sleep(RETRY_S)
+    return [f"{method} {path} was not taken in {TRIES} tries"]
 
 
 def _against_attempt(attempt: str, chance: random.Random) -> list[_Request]:

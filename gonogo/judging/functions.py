@@ -76,13 +76,15 @@ class FunctionCase(Case):
 
     def judge_alone(self) -> SeedJudgement:
         """Return the judgment of the outputs, without limits."""
-        right, quantized = (
-            {name: _exact(self.graphs[0], inputs, name) for name in self.outputs}
-            for inputs in ({**self.inputs, **self.raw}, self.inputs)
-        )
+        right = quantized = self._exact(self.inputs)
+        if self.raw:
+            right = self._exact({**self.inputs, **self.raw})
         arrays = self.outputs, right, quantized
         judged = judged_outputs(self.questions, *arrays, self.tolerance_for, self.shape_of)
         return summed_up(judged, self.tolerance_for)
+
+    def _exact(self, inputs: Arrays) -> Arrays:
+        return {name: _exact(self.graphs[0], inputs, name) for name in self.outputs}
 
     def of_expected(self, outputs: Arrays, form: str) -> FunctionCase:
         """Return the case of the values that a test expects, from what tolerances compare with."""

@@ -259,7 +259,7 @@ class _Search:
         best = RankedFault(fault.sized(size), size, -np.inf, moved, width, is_fitted=True)
         for _ in range(STEPS):
             sized = fault.sized(size)
-            effect = effects.of(sized)
+            effect = effects.computed(sized)
             share = effects.share(effect)
             if not share > best.share + TIE / 10:
                 break

@@ -57,11 +57,14 @@ class Effects:
     def of(self, fault: Fault) -> Doubles:
         """Return what a fault adds to the sample. The same fault's is computed once."""
         if id(fault) not in self._known:
-            effect = self.sample.effect(fault)
-            if self._region is not None:
-                effect = np.where(self._region, effect, 0.0)
-            self._known[id(fault)] = fault, effect  # the fault, too: nothing else gets its id
+            # the fault, too: nothing else gets its id
+            self._known[id(fault)] = fault, self.computed(fault)
         return self._known[id(fault)][1]
+
+    def computed(self, fault: Fault) -> Doubles:
+        """Return the same, and don't keep it: for a fault that is looked at once."""
+        effect = self.sample.effect(fault)
+        return effect if self._region is None else np.where(self._region, effect, 0.0)
 
     @property
     def size(self) -> int:

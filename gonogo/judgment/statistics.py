@@ -77,14 +77,16 @@ def statistics_of(
         outside: which elements are no rounding.
         tolerance: the test's.
     """
+    if not values.size:
+        return Statistics(0, 0)
     count = len(values) if values.ndim > 1 else 1
-    rows = max(ELEMENTS * count // max(values.size, 1), 1)
+    rows = max(ELEMENTS * count // values.size, 1)
 
-    def part(at: int) -> _Part:
-        """Return the part of some rows: its arrays stay in a cache."""
+    def part(at: int) -> _RowSums:
+        """Return the sums of some rows: its arrays stay in a cache."""
         some = slice(at * rows, (at + 1) * rows) if values.ndim > 1 else slice(None)
         arrays = values[some], raw[some], exact[some], outside[some]
-        return _Part.of(*arrays, form, tolerance)
+        return _RowSums.of(*arrays, form, tolerance)
 
     parts = in_threads(part, -(-count // rows))
     sums = np.array([part.sums for part in parts])
@@ -119,7 +121,7 @@ def _finite(values: Doubles, raw: Doubles, exact: Doubles) -> Mask:
     return finite
 
 
-class _Part(NamedTuple):
+class _RowSums(NamedTuple):
     """The part of some rows in the statistics.
 
     Attributes:
@@ -142,7 +144,7 @@ class _Part(NamedTuple):
         outside: Mask,
         form: str,
         tolerance: Tolerance | None,
-    ) -> _Part:
+    ) -> _RowSums:
         nonfinite = int(np.count_nonzero(~np.isfinite(values) & np.isfinite(raw)))
         says = _finite(values, raw, exact)
         if not says.all():

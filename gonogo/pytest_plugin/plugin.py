@@ -174,7 +174,8 @@ def _report(config: pytest.Config) -> None:
             f"https://, such as http://{where}"
         )
     folder = config.invocation_params.dir
-    if where and (folder / where.partition("::")[0]).is_file():  # a test, most likely
+    is_named = where is not None and where not in ("", OFF)
+    if is_named and (folder / where.partition("::")[0]).is_file():  # a test, most likely
         raise pytest.UsageError(f"--gonogo: {where!r} is a file; it takes a server or a folder")
     to: str | None = str(folder / where if where else config.rootpath / LOCAL_FOLDER)
     if where == OFF:

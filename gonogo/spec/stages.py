@@ -25,10 +25,10 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from gonogo import fields
 from gonogo.spec.described import Described
-from gonogo.spec.validation import field_errors
+from gonogo.spec.validation import WHOLE, field_errors
 
 MAX_REASON = 300
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0), WHOLE]
 
 
 class StageStatus(Described):
@@ -220,7 +220,7 @@ _BAD = ("failed", "error", "crash", "hang")
 
 def _result(name: str, reports: Sequence[Mapping[str, Any]]) -> StageResult:
     if blocked_by := next(filter(None, (report.get("blocked_by") for report in reports)), None):
-        return StageResult(name, StageStatus.blocked, f"blocked by '{blocked_by}'")
+        return StageResult(name, StageStatus.blocked, f"blocked by '{blocked_by}'"[:MAX_REASON])
     required = [str(report["requires"]) for report in reports if report.get("requires")]
     missing = tuple(dict.fromkeys(required))
     tests = [report for report in reports if not report.get("requires")]

@@ -86,5 +86,5 @@ def test_a_device_s_weeks_are_seen_heard_and_read(server, page: Page) -> None:
     drawn = json.loads(page.locator("#chart-temperature_c").text_content() or "")
     line = next(series for series in drawn["series"] if series["type"] == "line")["data"]
     assert None in [point[1] for point in line]
-    expect(page.locator("#ladder")).to_be_visible()
-    expect(page.locator(".ladder tbody tr")).to_have_count(2)
+    expect(page.locator("#recovery")).to_be_visible()
+    expect(page.locator("table.recovery tbody tr")).to_have_count(2)

@@ -77,8 +77,8 @@ def month(
     working: Callable[[int], bool] = lambda hour: True,
 ) -> None:
     """From `days` before `now` on: work, telemetry and a canary in every hour that `working` says;
-    on the fifth day before now an outage, the day after that bad for an hour (the ladder was
-    climbed), the day after suspect for six."""
+    on the fifth day before now an outage, the day after that bad for an hour (each recovery
+    step was tried), the day after suspect for six."""
     began = now.replace(minute=0, second=0, microsecond=0) - timedelta(days=days)
     heard(session, began)
     away = now.replace(minute=0, second=0, microsecond=0) - timedelta(days=5)
@@ -119,7 +119,7 @@ def month(
 
 
 def bad() -> dict[str, Any]:
-    """A worker's word after every rung of the ladder failed."""
+    """Return a worker's report after every recovery step failed."""
     steps = [
         {"rung": rung, "outcome": "no answer", "output": ""}
         for rung in ("as it is", "re-open", "reset_device")

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 RECHECK_S = 0.002
 
 
-class QueueConsumer(bootsteps.StartStopStep):  # type: ignore[misc]
+class QueueConsumer(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has no types
     """Gives the worker access to Celery's event loop.
 
     The end of a task wakes the loop at once, not at its next timer; only queues whose device takes

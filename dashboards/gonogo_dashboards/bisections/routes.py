@@ -12,9 +12,10 @@ from gonogo_dashboards.bisections import bisection_page, posterior_charts
 from gonogo_dashboards.kit.navigation import Entry
 from gonogo_dashboards.kit.site import Site
 from gonogo_service.bisections.api import LISTED
+from gonogo_service.bisections.model import LABEL
 
 NAVIGATION = (Entry("bisections", "Bisections", urls.BISECTIONS, "Analysis", 4),)
-TEMPLATE_NAMES = {"posterior_charts": posterior_charts}
+TEMPLATE_NAMES = {"posterior_charts": posterior_charts, "BISECTION_LABEL": LABEL}
 
 
 def add(site: Site) -> None:

@@ -33,6 +33,12 @@ DEFAULT_RANGE = "30d"
 SHORTEST, SHORTEST_HEALTH = timedelta(days=1), timedelta(hours=1)
 """The shortest time that a device's charts cover."""
 RECENT_JOBS = 12
+MAX_HOURS = 72
+"""Hours in the table of a reading: three days. The chart and the JSON version have all."""
+MAX_RECOVERIES = 20
+"""Attempts to recover the device that the page lists."""
+MAX_CHANGES = 60
+"""Changes in the page's history; the JSON version has more."""
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,7 @@ def _span(state: _State, start: datetime, end: datetime, *, is_open: bool) -> Sp
     )
     return Span(
         state=name,
-        verdict="not_run" if name == OFFLINE else words.HEALTH_VERDICTS.get(name, "suspect"),
+        verdict="not_run" if name == OFFLINE else words.health_verdict(name),
         start=timestamp(start),
         end=timestamp(end),
         seconds=seconds,

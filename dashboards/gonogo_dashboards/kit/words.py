@@ -79,7 +79,6 @@ SIGNS: dict[str, Mark] = {
 
 _SHAPES = {"flagged": "flag", **{kind.value: kind.shape for kind in FlagKind if kind.shape}}
 
-HEALTH_VERDICTS: dict[str, str] = {health: health.mark for health in DeviceHealth}
 GRADES = {grade.value: grade for grade in (*Stability, *Sharpness)}
 
 SHORT_SENTENCES: dict[Verdict, str] = {
@@ -89,8 +88,8 @@ SHORT_SENTENCES: dict[Verdict, str] = {
 """A short explanation of verdicts whose label needs one; it precedes the sentence on hover."""
 
 ANSWERS, DELIVERIES, INCOMING, JOBS = AnswerState, DeliveryState, IncomingState, JobState
-SOURCES = HookSource
-"""For templates, whose filters offer the members."""
+HEALTHS, SOURCES = DeviceHealth, HookSource
+"""For templates, whose filters and keys offer the members."""
 
 
 def sign(word: str, verdict: str) -> str:
@@ -137,6 +136,14 @@ def verdict_hover(verdict: str | None) -> str:
         return verdict or ""
     short = SHORT_SENTENCES.get(known)
     return f"{short + ' ' if short else ''}{known.sentence} ({known})"
+
+
+def health_verdict(health: str) -> str:
+    """Return the verdict whose shape and color a stored health takes; an unknown one is suspect."""
+    try:
+        return DeviceHealth(health).mark
+    except ValueError:
+        return DeviceHealth.suspect.mark
 
 
 def options(states: type[Described]) -> list[tuple[str, str]]:

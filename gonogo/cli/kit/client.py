@@ -338,7 +338,7 @@ def parse_events(lines: Iterator[str]) -> Iterator[tuple[str | None, str, dict[s
         elif name:
             event[name] = value
         elif not line:
-            if "data" in event:
+            if event.get("data"):
                 yield event.get("id"), event.get("event", "message"), json.loads(event["data"])
             event = {}
 

@@ -17,14 +17,16 @@ from gonogo_service.kit.outbox import leases
 from gonogo_service.kit.outbox.leases import LEASE_S, RENEW_S
 
 IDLE_POLLS = 5
-"""An idle role looks after so many polls: what happens wakes it, and only time passes without."""
+"""A role that found no work waits this many poll intervals, but never so long that its lease ends.
+
+Changes wake it earlier; work that becomes due by time alone waits for the next pass."""
 
 
 class Role(threading.Thread):
     """Calls `work` repeatedly while it holds the lease.
 
-    `pause` waits for so many seconds between two passes: for `every_s` (the poll interval), and
-    where `work` found nothing to do for IDLE_POLLS of them, or until the process is woken. Only the
+    `pause(seconds)` waits between two passes: `every_s` (the poll interval), and IDLE_POLLS times
+    that after a pass without work, or until the process is woken. Only the
     process's stop event ends the thread. When broker or database are unavailable, or a pass has a
     bug, the error is logged and the pass is retried with backoff. `lost` is called whenever a pass
     failed or another process has the lease, because what was remembered between passes may be wrong
@@ -45,6 +47,7 @@ class Role(threading.Thread):
         super().__init__(name=name, daemon=True)
         self._context, self._work, self._lost = context, work, lost
         self._interval_s = context.settings.poll_s if every_s is None else every_s
+        self._idle_s = max(self._interval_s, min(IDLE_POLLS * self._interval_s, LEASE_S / 2))
         self._pause = pause or self._sleep
         self._duties = duties or Duties(context)
         self._woken = threading.Event()
@@ -60,7 +63,7 @@ class Role(threading.Thread):
                     did_something = self._work()
                     if did_something:
                         self._context.wake()
-                    self._pause(self._interval_s * (1 if did_something else IDLE_POLLS))
+                    self._pause(self._interval_s if did_something else self._idle_s)
                     delay = 0.0
                 else:
                     self._lost()

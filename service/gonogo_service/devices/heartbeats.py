@@ -67,7 +67,8 @@ def heard(
 
     `queues` are all queues of the device in this heartbeat, if it has several. Those of other
     workers of the device stay. The first heartbeat of a device creates its row, with the health
-    that the worker reports. Later only `report` changes the health.
+    that the worker reports. Later `report` changes it, and a heartbeat that
+    ends a recovery which `changes.change` held back.
     """
     row, actor = locked(session, facts["device"]), f"worker:{worker}"
     values: dict[str, Any] = {name: storable(facts.get(name)) for name in _FACTS}
@@ -109,7 +110,10 @@ def heard(
         if has_room(session, row, "state", now=now):
             note(session, row, "state", DeviceState.offline, "online", actor, None, now=now)
     was_held_back = facts.get("health") == DeviceHealth.good and now - row.health_at > HELD_BACK
-    if row.health is DeviceHealth.bad and was_held_back:
+    # another worker of the device may never have run its canary
+    passed_at = None if row.canary is None else row.canary.at
+    has_passed = passed_at is None or passed_at > row.health_at
+    if row.health is DeviceHealth.bad and was_held_back and has_passed:
         change(session, row, DeviceHealth.good, actor, "its worker found it good", now=now)
     session.flush()
 

@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import Request, Response
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.flag_kinds import FlagKind
@@ -75,11 +74,8 @@ class _Flags(Resource[FlagRow]):
                 raise BadCursor(cursor)
             rank = FlagKind(kind).rank
             conditions.append((rank < RANK) | ((rank == RANK) & (FlagRow.id < after)))
-        # the ids come from the index alone; rows have kilobytes of evidence
-        first = select(FlagRow.id).where(*conditions).order_by(RANK, FlagRow.id.desc())
-        ids = session.scalars(first.limit(limit + 1)).all()
-        shown = select(FlagRow).where(FlagRow.id.in_(ids)).order_by(RANK, FlagRow.id.desc())
-        return Page.cut(session.scalars(shown).all(), limit, lambda flag: f"{flag.kind}.{flag.id}")
+        flags = store.by_rank(session, conditions, limit + 1)
+        return Page.cut(flags, limit, lambda flag: f"{flag.kind}.{flag.id}")
 
 
 FLAGS = _Flags(

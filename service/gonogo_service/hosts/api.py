@@ -31,15 +31,18 @@ class NewHost(Strict):
     """The host to add."""
 
     name: str = Field(min_length=1, max_length=100, description="Its devices' names begin with it")
-    queues: Annotated[
-        list[Annotated[str, Field(min_length=1, max_length=200)]],
-        Field(min_length=1, max_length=20),
-    ] = Field(["*"], description="Patterns of queues: it may run no attempt of another one")
-    addresses: list[str] = Field(
-        [],
+    queues: list[Annotated[str, Field(min_length=1, max_length=200)]] | None = Field(
+        None,
+        min_length=1,
+        max_length=20,
+        description="Patterns of queues: it may run no attempt of another one. Null: those that it "
+        "has, else any",
+    )
+    addresses: list[str] | None = Field(
+        None,
         max_length=50,
         description="Addresses or networks that it may ask from, as GONOGO_PROXIES has them; "
-        "empty: any",
+        "empty: any. Null: those that it has, else any",
     )
 
 

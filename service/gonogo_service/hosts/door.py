@@ -36,6 +36,7 @@ from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.principals import unauthorized
 from gonogo_service.kit.problems import BadField, Problem
 from gonogo_service.kit.strict import Strict
+from gonogo_service.people import auth
 from gonogo_service.people.context import Context, Ctx
 from gonogo_workers.queue import chunk_queue
 
@@ -83,6 +84,10 @@ def join(context: Ctx, request: Request, body: Code) -> forms.HostToken:
     except store.BadCode as problem:
         request.state.limits.rejected_code(client)
         raise unauthorized(str(problem)) from problem
+    except store.Elsewhere as problem:
+        refusal = auth.elsewhere(problem)
+        request.state.limits.refused("token", client, refusal)
+        raise refusal.problem from problem
 
 
 @router.post("/hosts/self:rotate", summary="Exchange the token of a host for another")

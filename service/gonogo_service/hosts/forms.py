@@ -174,7 +174,7 @@ class HealthReport(BaseModel, strict=True):
 
     device: Name
     worker: Name
-    health: Name
+    health: Literal["good", "bad"]
     reason: str | None = None
     evidence: HealthEvidence | None = None
 

@@ -19,10 +19,8 @@ FLAGGED = frozenset({"sender", "conflict"})
 """The reasons that only a wrong or hostile host gives."""
 
 
-def record(
-    session: Session, sender: str, reason: str, detail: str, *, now: datetime, count: int = 1
-) -> None:
-    """Count refused requests. `sender` is the host."""
+def record(session: Session, sender: str, reason: str, detail: str, *, now: datetime) -> None:
+    """Count a refused request. `sender` is the host."""
     detail = (storable(detail) or "")[:MAX_DETAIL]
     long_ago = now - 2 * AUDIT_EVERY
     first = {
@@ -37,7 +35,7 @@ def record(
     row = session.get_one(
         RefusedRequestRow, (sender, reason), with_for_update=True, populate_existing=True
     )
-    row.count += count
+    row.count += 1
     row.detail, row.last_at = detail, now
     if now - row.audited_at >= AUDIT_EVERY:
         row.audited_at = now
@@ -55,6 +53,6 @@ def record(
 
 
 def counts(session: Session) -> dict[tuple[str, str], int]:
-    """Return the numbers of refused messages by (sender, reason)."""
+    """Return the numbers of refused requests by (sender, reason)."""
     query = select(RefusedRequestRow.sender, RefusedRequestRow.reason, RefusedRequestRow.count)
     return {(sender, reason): count for sender, reason, count in session.execute(query)}

@@ -19,7 +19,7 @@ from gonogo_service.kit import audit, networks
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.principals import Keys
-from gonogo_service.kit.problems import BadField, Problem
+from gonogo_service.kit.problems import BadField
 
 ANY: Final = ("*",)
 """The patterns of a host that may run attempts of every queue."""
@@ -39,6 +39,17 @@ class BadCode(Exception):
     """A code that was used, has expired, or that nobody made."""
 
 
+class Elsewhere(Exception):
+    """A host asks from an address that isn't one of its own."""
+
+    def __init__(self, name: str, client: str) -> None:
+        super().__init__(
+            f"The host {name!r} may ask from its own addresses only, and {client[:100] or 'this'} "
+            "is none of them (gonogo hosts show; behind a proxy, GONOGO_PROXIES)."
+        )
+        self.name = name
+
+
 @dataclass(frozen=True)
 class Issued:
     """A host with a secret that can't be shown again: its code, or its token."""
@@ -51,22 +62,22 @@ def add(
     session: Session,
     keys: Keys,
     name: str,
-    queues: Sequence[str] = ANY,
+    queues: Sequence[str] | None = None,
     *,
     actor: str,
-    addresses: Sequence[str] = (),
+    addresses: Sequence[str] | None = None,
     ca_file: str | None = None,
 ) -> Issued:
     """Add a host, or let a known one join again; return it with its code.
 
     `queues` are patterns of the queues whose attempts it may run, `addresses` the networks that it
-    may ask from (empty: any). The code says which authority has signed the service's certificate,
-    where `ca_file` has its own. A known host's token works until it joins. Raises FieldError or
-    BadField.
+    may ask from (empty: any); None leaves those of a known host. The code says which authority has
+    signed the service's certificate, where `ca_file` has its own. A known host's token works until
+    it joins. Raises FieldError or BadField.
     """
     if not NAME.fullmatch(name):
         raise BadField("name", name, "can't be a host's name", limit=NAME_IN_WORDS)
-    for address in addresses:
+    for address in addresses or ():
         if not is_network(address):
             limit = "such as 192.0.2.7 or 10.1.0.0/16; not all addresses"
             raise BadField("addresses", address, "is no address or network", limit=limit)
@@ -75,9 +86,11 @@ def add(
         code += authority.SEPARATOR + authority.fingerprints(ca_file)[0]
     row = get(session, name)
     if row is None:
-        row = HostRow(id=new_id(), name=name, created_at=now)
+        row = HostRow(id=new_id(), name=name, queues=list(ANY), addresses=[], created_at=now)
         session.add(row)
-    row.queues, row.addresses, row.revoked_at = list(queues), list(addresses), None
+    row.queues = row.queues if queues is None else list(queues)
+    row.addresses = row.addresses if addresses is None else list(addresses)
+    row.revoked_at = None
     row.code_hash, row.code_expires_at = keys.digest("host code", code), now + CODE_LIFE
     session.flush()
     detail = {"queues": row.queues, "addresses": row.addresses}
@@ -86,9 +99,10 @@ def add(
 
 
 def join(session: Session, keys: Keys, code: str, *, client: str | None = None) -> Issued:
-    """Exchange a code for a token. Raises BadCode; a code works once.
+    """Exchange a code for a token; a code works once.
 
-    client: the address that asks. Raises Problem 403 where the host may not ask from there.
+    client: the address that asks. Raises BadCode, or Elsewhere where the host may not ask from
+    there.
     """
     now = utcnow()
     known = HostRow.code_hash == keys.digest("host code", code)
@@ -96,7 +110,7 @@ def join(session: Session, keys: Keys, code: str, *, client: str | None = None) 
     if row is None or row.code_expires_at is None or row.code_expires_at <= now:
         raise BadCode("this code was used, has expired, or is wrong: `gonogo hosts add` makes one")
     if client is not None and not may_ask(row, client):
-        raise Problem(403, elsewhere(row.name, client), slug="address")
+        raise Elsewhere(row.name, client)
     row.code_hash = row.code_expires_at = row.old_token_hash = None
     row.joined_at = now
     issued = _give_token(row, keys, now)
@@ -107,14 +121,6 @@ def join(session: Session, keys: Keys, code: str, *, client: str | None = None) 
 def may_ask(host: HostRow, client: str) -> bool:
     """Return whether a host may ask from an address."""
     return not host.addresses or networks.is_within(client, host.addresses)
-
-
-def elsewhere(name: str, client: str) -> str:
-    """Return what to say where a host asks from an address that isn't its own."""
-    return (
-        f"The host {name!r} may ask from its own addresses only, and {client[:100] or 'this'} is "
-        "none of them (gonogo hosts show; behind a proxy, GONOGO_PROXIES)."
-    )
 
 
 def rotate(session: Session, keys: Keys, host_id: str) -> Issued:

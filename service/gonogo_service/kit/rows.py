@@ -57,15 +57,16 @@ def extended_answer(
     """
     hints = get_type_hints(row, include_extras=True)
     fields: dict[str, Any] = {}
-    for key, kind in hints.items():
-        if key.startswith("_") or key in without or get_origin(kind) in (Mapped, ClassVar):
-            continue
-        fields[key] = (get_args(kind)[0] if get_origin(kind) is AssociationProxy else kind, None)
     for column in inspect(row).column_attrs:
         stored = column.columns[0]
         if column.key not in without and _info(stored) not in (SECRET, INTERNAL):
             (kind,) = get_args(hints[column.key])
             fields[column.key] = (kind, Field(description=getattr(stored, "doc", None)))
+    for key, kind in hints.items():
+        if key.startswith("_") or key in without or get_origin(kind) in (Mapped, ClassVar):
+            continue
+        known = get_args(kind)[0] if get_origin(kind) is AssociationProxy else kind
+        fields.setdefault(key, (known, Field()))
     for key, given in more.items():
         kind, text = given if isinstance(given, tuple) else (given, None)
         fields[key] = (kind, Field(description=text))

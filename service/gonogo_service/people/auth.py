@@ -94,6 +94,11 @@ class Refusal:
         return unauthorized(self.detail)
 
 
+def elsewhere(problem: hosts.Elsewhere) -> Refusal:
+    """Return the refusal of a host that asks from an address that isn't one of its own."""
+    return Refusal("elsewhere", f"host:{problem.name}", str(problem))
+
+
 def by_token(context: Context, text: str) -> Principal | Refusal:
     """Return the principal of a token, or why it has none."""
     if not well_formed(text):
@@ -119,7 +124,7 @@ def by_bearer(context: Context, text: str, client: str) -> Principal | Refusal:
     if host is None:
         return Refusal("unknown")
     if not hosts.may_ask(host, client):
-        return Refusal("elsewhere", f"host:{host.name}", hosts.elsewhere(host.name, client))
+        return elsewhere(hosts.Elsewhere(host.name, client))
     return Principal("host", host.id, host.name, frozenset(), queues=tuple(host.queues))
 
 

@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
-from sqlalchemy import select
-
 from gonogo.urls import API
-from gonogo_service.jobs.model import JobRow
-from gonogo_service.kit.database.ids import is_id
 from gonogo_service.kit.principals import Principal
 from gonogo_service.kit.problems import Problem
-from gonogo_service.suites.model import RunJobRow, RunRow
+from gonogo_service.suites import runs
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -35,25 +31,14 @@ Check = Callable[["Session", Principal, str, dict[str, str]], bool]
 """Says whether a session, a principal, the name in the address and the query are within limits."""
 
 
-def _covered(session: Session, who: Principal, query: Any, thing_id: str) -> bool:
-    """Return whether the (repository, suite) of a thing are within limits; it must exist."""
-    place = session.execute(query).first() if is_id(thing_id) else None
+def _job(session: Session, who: Principal, name: str, _query: dict[str, str]) -> bool:
+    place = runs.place_of_job(session, name)
     return place is not None and who.covers(*place)
 
 
-def _job(session: Session, who: Principal, name: str, _query: dict[str, str]) -> bool:
-    query = (
-        select(JobRow.commit["repository"].as_string(), RunRow.name)
-        .outerjoin(RunJobRow, RunJobRow.job_id == JobRow.id)
-        .outerjoin(RunRow, RunRow.id == RunJobRow.run_id)
-        .where(JobRow.id == name)
-    )
-    return _covered(session, who, query, name)
-
-
 def _run(session: Session, who: Principal, name: str, _query: dict[str, str]) -> bool:
-    query = select(RunRow.commit["repository"].as_string(), RunRow.name).where(RunRow.id == name)
-    return _covered(session, who, query, name)
+    place = runs.place_of_run(session, name)
+    return place is not None and who.covers(*place)
 
 
 def _suite(who: Principal, suite: str | None) -> bool:

@@ -278,3 +278,22 @@ def _counts(run_jobs: Sequence[RunJob]) -> list[tuple[str, Any]]:
         ("red", sum(member.red > 0 for member in run_jobs)),
         ("hollow", sum(member.hollow > 0 for member in run_jobs)),
     ]
+
+
+def place_of_job(session: Session, job_id: str) -> tuple[str | None, str | None] | None:
+    """Return the repository of a job's commit and the name of its suite; None without the job."""
+    query = (
+        select(JobRow.commit["repository"].as_string(), RunRow.name)
+        .outerjoin(RunJobRow, RunJobRow.job_id == JobRow.id)
+        .outerjoin(RunRow, RunRow.id == RunJobRow.run_id)
+        .where(JobRow.id == job_id)
+    )
+    row = session.execute(query).first() if is_id(job_id) else None
+    return None if row is None else (row[0], row[1])
+
+
+def place_of_run(session: Session, run_id: str) -> tuple[str | None, str | None] | None:
+    """Return the repository of a run's commit and the name of its suite; None without the run."""
+    query = select(RunRow.commit["repository"].as_string(), RunRow.name).where(RunRow.id == run_id)
+    row = session.execute(query).first() if is_id(run_id) else None
+    return None if row is None else (row[0], row[1])

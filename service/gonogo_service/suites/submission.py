@@ -16,7 +16,7 @@ from gonogo import fields
 from gonogo.errors import FieldError, FieldErrors
 from gonogo.fields import did_you_mean
 from gonogo.settings import Settings
-from gonogo.spec.suites import Template, attempt, expand
+from gonogo.spec.suites import Template, attempt
 from gonogo.spec.validation import MAX_ERRORS
 from gonogo_service.jobs import submission
 from gonogo_service.jobs.bodies import JobIn
@@ -150,8 +150,7 @@ def _resolve(
     path: str = "",
 ) -> tuple[list[str], list[tuple[str, NewJob]]]:
     """Return the builds of a run, and its jobs with their names. Raises FieldError."""
-    check(content, settings, path)
-    templates = expand(content, path)
+    templates = [template for template, _ in check(content, settings, path)]
     uses_suite_builds = not order.builds
     builds = list(order.builds) or list(content.get("builds") or ())
     if not builds:

@@ -308,6 +308,18 @@ def test_one_limit_of_failures_holds_for_all_processes_and_blocks_no_valid_token
         ]
 
 
+def test_a_second_revocation_keeps_the_first_one_s_time(api: Api) -> None:
+    token, admin = created(api), api.token("admin")
+    times = []
+    for minute in range(2):
+        with time_machine.travel(utcnow() + timedelta(minutes=minute)):
+            api.client.delete(f"/api/v1/tokens/{token['id']}", headers=admin)
+        with api.context.reading() as session:
+            times.append(session.get_one(TokenRow, token["id"]).revoked_at)
+    assert times[0] is not None
+    assert times[1] == times[0]
+
+
 def test_a_revoked_token_s_use_names_it_in_the_audit(api: Api) -> None:
     token, admin = created(api), api.token("admin")
     api.client.delete(f"/api/v1/tokens/{token['id']}", headers=admin)

@@ -1,4 +1,4 @@
-"""A lab's own authority of certificates: codes of hosts name it, every command believes it."""
+"""Codes of hosts name a lab's own certificate authority, and every command trusts it."""
 
 from __future__ import annotations
 

@@ -108,9 +108,9 @@ def test_a_week_of_a_device_on_its_page(migrated_sqlite_url: str) -> None:
     assert spans[:3] == [("good", 24.0), ("offline", 3.0), ("good", 21.0)]
     assert [span.state for span in view.timeline.spans[3:]] == ["bad", "good", "suspect", "good"]
     assert view.timeline.spans[3].reason == "it hung, and tt-smi -r did not help"
-    climbs = device_page.recoveries(view.history)
-    assert [climb.after for climb in climbs] == ["good", "bad"]
-    assert [(step["rung"], step["outcome"]) for step in device_page.steps(climbs[1])] == [
+    recoveries = device_page.recoveries(view.history)
+    assert [entry.after for entry in recoveries] == ["good", "bad"]
+    assert [(step["rung"], step["outcome"]) for step in device_page.steps(recoveries[1])] == [
         ("as it is", "no answer"),
         ("re-open", "no answer"),
         ("reset_device", "no answer"),

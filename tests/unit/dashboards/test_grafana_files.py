@@ -90,13 +90,24 @@ def expressions() -> Iterator[tuple[str, str]]:
             yield f"alerts.yml: {rule['alert']}", rule["expr"]
 
 
-def test_dashboards_and_alerts_name_only_metrics_that_there_are() -> None:
-    families = text_string_to_metric_families(generate_latest(api_metrics().registry).decode())
-    known = {sample.name for family in families for sample in family.samples} | {"up"}
+def test_dashboards_and_alerts_name_only_metrics_labels_and_values_that_there_are() -> None:
+    text = generate_latest(api_metrics().registry).decode()
+    families = text_string_to_metric_families(text)
+    samples = [sample for family in families for sample in family.samples]
+    known = {sample.name for sample in samples} | {"up"}
+    values: dict[tuple[str, str], set[str]] = {}
+    for sample in samples:
+        for label, value in sample.labels.items():
+            values.setdefault((sample.name, label), set()).add(value)
     for where, expression in expressions():
         names = set(re.findall(r"\bgonogo_\w+|\bup\b", expression))
         assert names, where
         assert names <= known, f"{where}: {expression}"
+        for name, filters in re.findall(r"(gonogo_\w+)\{(.*?)\}", expression):
+            for label, sign, pattern in re.findall(r'(\w+)([!=~]+)"(.*?)"', filters):
+                assert (name, label) in values, f"{where}: {expression}"
+                for choice in pattern.split("|") if not sign.startswith("!") else ():
+                    assert any(re.fullmatch(choice, value) for value in values[name, label]), where
 
 
 def test_compose_gives_each_program_the_files_that_name_each_other() -> None:

@@ -19,6 +19,7 @@ import gonogo.settings
 from gonogo.cli.app import COMMANDS, load
 from gonogo.spec.builds import own_builds
 from gonogo.spec.executors import EXECUTORS
+from gonogo_dashboards.tests import strip
 from gonogo_service.cli.operate import secrets
 from gonogo_service.cli.operate.doctor import CHECKS
 from tests.checks import errors, flags, reference, routes, statistics
@@ -92,6 +93,13 @@ def test_a_table_is_the_code_s(page: str, mark: str, table: str) -> None:
     )
     assert section is not None
     assert section[1] == table, f"docs/{page}, between the marks <!-- {mark} -->, must be:\n{table}"
+
+
+def test_the_strip_s_limits_are_the_code_s() -> None:
+    text = (DOCS / "flakiness.md").read_text()
+    assert f"one column for each of the newest {strip.MAX_COLUMNS} builds" in text
+    assert f"Up to {strip.MAX_MARKS:,} seeds, each is a mark." in text
+    assert f"and {strip.WORST_MARKS} marks show the worst seeds." in text
 
 
 def test_every_setting_says_what_it_is() -> None:

@@ -262,7 +262,7 @@ class Pipeline:
     def fail_hung(self, hang: Hang, more: str) -> None:
         """Add the row of a hung seed; `more` is what was found out since."""
         message = hang.message + more
-        self.fail(hang.work, hang.place, verdict="hang", message=message, tail=hang.log_tail)
+        self.fail(hang.work, hang.place, verdict=Verdict.hang, message=message, tail=hang.log_tail)
 
     def fail(
         self,
@@ -271,7 +271,7 @@ class Pipeline:
         duration_ms: float | None = None,
         *,
         message: str,
-        verdict: str = "error",
+        verdict: Verdict = Verdict.error,
         tail: str = "",
     ) -> None:
         """Add the row of a seed without numbers, and the log of one of the first."""
@@ -420,7 +420,7 @@ class Pipeline:
             message = f"no answer within {item.limit_s:g} s"
             hang = Hang(item.work, self._place(), message, problem.log_tail)
         else:
-            self.fail(item.work, verdict="crash", message=message, tail=problem.log_tail)
+            self.fail(item.work, verdict=Verdict.crash, message=message, tail=problem.log_tail)
         raise ChildLost(f"seed {item.work[0]}: {message}", hang) from problem
 
     def _outputs(self, item: Item) -> dict[str, FloatArray]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from gonogo.judging import pairs
 from gonogo.judging.judging import SeedJudgement
+from gonogo.spec.verdicts import Verdict
 from gonogo_workers.attempts.context import DeviceContext
 from gonogo_workers.attempts.pipeline import Item, Pipeline
 from gonogo_workers.executors.base import Arrays, FloatArray
@@ -56,7 +57,7 @@ class ReferencePipeline(Pipeline):
         duration_ms: float | None = None,
         *,
         message: str,
-        verdict: str = "error",
+        verdict: Verdict = Verdict.error,
         tail: str = "",
     ) -> None:
         """Note that a seed has no reference."""

@@ -122,7 +122,7 @@ class ReportPipeline(Pipeline):
         try:
             reports = read_reports(self._files.pop(work))
         except JobError as problem:
-            self.fail(work, None, duration_ms, message=str(problem), tail=host.log.tail())
+            self.fail(work, place, duration_ms, message=str(problem), tail=host.log.tail())
             return
         self._add_stages(work, reports)
         # The arrays are read now: their files go with the child

@@ -127,16 +127,14 @@ def claim(
     else:
         # A bare index means a virtual device here; a chip is named in full
         choice = [chip for chip in matches if requested is not None and not requested.isdigit()]
-    in_use = InfrastructureError(
-        f"device {requested or executor} is used by another worker of this host"
-    )
+    in_use = f"device {requested or executor} is used by another worker of this host"
     for chip in choice:
         claim_fd = _try(folder / f"{executor}-{chip.name.replace(':', '-')}.claim")
         if claim_fd is not None:
             place = chip.arch, chip.board or board, host
             return Device(executor, chip.index, *place, claim_fd, chip)
     if choice:
-        raise in_use
+        raise InfrastructureError(in_use)
     indices = range(MAX_VIRTUAL)
     if requested is not None:
         match = _NAME.fullmatch(requested)
@@ -148,7 +146,7 @@ def claim(
         claim_fd = _try(folder / f"{executor}-{index}.claim")
         if claim_fd is not None:
             return Device(executor, index, arch, board, host, claim_fd)
-    raise in_use
+    raise InfrastructureError(in_use)
 
 
 def _try(path: Path) -> int | None:

@@ -96,7 +96,7 @@ class DeviceHealthMonitor:
         self.device, self.canary = device, canary
         self._folder, self._settings = lock_folder, settings
         self._report, self._changed = report, changed
-        self._ladder = recovery.rungs(settings, device)
+        self._recovery_steps = recovery.planned_steps(settings, device)
         self._memory = locks.lock_path(lock_folder, device.name).with_suffix(".health")
         self._ledger = self._memory.with_suffix(".canary")
         self.order = Order.work
@@ -175,7 +175,7 @@ class DeviceHealthMonitor:
     def check(
         self, locked: locks.HeldDevice, why: str, tell: Callable[[str], None] = lambda _: None
     ) -> None:
-        """Run the canary; where it fails, climb the recovery ladder.
+        """Run the canary; where it fails, try the recovery steps.
 
         Raises DeviceSick when the device is bad after that. Without a canary nothing can be said:
         the device stays as it is.
@@ -183,8 +183,11 @@ class DeviceHealthMonitor:
         if self.canary is None:
             self.doubted = None
             return
-        done = recovery.climb(
-            self._ladder, lambda: self._run_canary(locked), tell=tell, stopping=self._stop.is_set
+        done = recovery.recover(
+            self._recovery_steps,
+            lambda: self._run_canary(locked),
+            tell=tell,
+            stopping=self._stop.is_set,
         )
         if not done.good and self._stop.is_set():
             raise InfrastructureError("stopped while the device was tested")

@@ -1,6 +1,6 @@
-"""The recovery ladder of a device: re-open, reset, reload the driver, the host's hook.
+"""The recovery of a device in steps: re-open, reset, reload the driver, the host's hook.
 
-Each rung has a deadline; the canary runs after each.
+Each step has a deadline; the canary runs after each.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RESET_DEVICE_S, RELOAD_DRIVER_S, RESET_HOST_S = 120.0, 300.0, 900.0
 
 
 @dataclass(frozen=True)
-class Rung:
+class RecoveryStep:
     """One step to try.
 
     Without a command it is only a fresh child that opens the device again, as the canary's does.
@@ -36,8 +36,8 @@ class Rung:
 
 
 @dataclass(frozen=True)
-class Step:
-    """The outcome of a rung."""
+class StepOutcome:
+    """The outcome of a step."""
 
     rung: str
     outcome: str
@@ -46,15 +46,15 @@ class Step:
 
 @dataclass(frozen=True)
 class Recovery:
-    """The result of a recovery: whether the device is good, by which rung, and all steps tried."""
+    """The result of a recovery: whether the device is good, by which step, and all steps tried."""
 
     good: bool
     reason: str
-    steps: tuple[Step, ...] = field(default_factory=tuple)
+    steps: tuple[StepOutcome, ...] = field(default_factory=tuple)
 
 
-def rungs(settings: Settings, device: Device) -> tuple[Rung, ...]:
-    """Return the ladder of this device: the commands of the settings.
+def planned_steps(settings: Settings, device: Device) -> tuple[RecoveryStep, ...]:
+    """Return the recovery steps of this device: the commands of the settings.
 
     For a chip the reset defaults to `tt-smi -r` where that is installed. Raises JobError for a
     command that can't be read.
@@ -62,7 +62,7 @@ def rungs(settings: Settings, device: Device) -> tuple[Rung, ...]:
     reset = settings.reset_device
     if reset is None and device.chip is not None and shutil.which(settings.tt_smi):
         reset = f"{settings.tt_smi} -r {{index}}"
-    ladder = [Rung("re-open")]
+    planned = [RecoveryStep("re-open")]
     for name, command, deadline_s in (
         ("reset_device", reset, RESET_DEVICE_S),
         ("reload_driver", settings.reload_driver, RELOAD_DRIVER_S),
@@ -70,44 +70,46 @@ def rungs(settings: Settings, device: Device) -> tuple[Rung, ...]:
     ):
         if command:
             try:
-                ladder.append(Rung(name, programs.words_of(command, device.places), deadline_s))
+                planned.append(
+                    RecoveryStep(name, programs.words_of(command, device.places), deadline_s)
+                )
             except ValueError as problem:
                 # without its value: a command for a power switch may hold a password
                 allowed = "a command; {index}, {pci}, {serial}, {name}"
                 words = f"GONOGO_{name.upper()}: {problem} (allowed: {allowed})"
                 raise JobError(words) from problem
-    return tuple(ladder)
+    return tuple(planned)
 
 
-def climb(
-    ladder: Sequence[Rung],
+def recover(
+    planned: Sequence[RecoveryStep],
     run_canary: Callable[[], str | None],
     *,
     tell: Callable[[str], None] = lambda _: None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> Recovery:
-    """Climb the ladder until the canary passes.
+    """Try the steps in order until the canary passes.
 
-    `run_canary` returns what is wrong (None: nothing); `tell` receives each rung's name. After a
-    command that failed or hung, the canary is skipped (it could only fail again) and the next rung
-    is tried. Stops between two rungs when `stopping()`.
+    `run_canary` returns what is wrong (None: nothing); `tell` receives each step's name. After a
+    command that failed or hung, the canary is skipped (it could only fail again) and the next step
+    is tried. Stops between two steps when `stopping()`.
     """
-    steps: list[Step] = []
-    for rung in ladder:
+    steps: list[StepOutcome] = []
+    for step in planned:
         if stopping():
             break
-        tell(rung.name)
-        if rung.command:
-            done = programs.run(rung.command, rung.deadline_s, trusted=True)
+        tell(step.name)
+        if step.command:
+            done = programs.run(step.command, step.deadline_s, trusted=True)
             if not done.ok:
-                log.warning("recovery, %s: %s", rung.name, done.trouble)
-                steps.append(Step(rung.name, str(done.trouble), done.output[-LAST_WORDS:]))
+                log.warning("recovery, %s: %s", step.name, done.trouble)
+                steps.append(StepOutcome(step.name, str(done.trouble), done.output[-LAST_WORDS:]))
                 continue
         wrong = run_canary()
-        steps.append(Step(rung.name, "the canary passed" if wrong is None else wrong))
+        steps.append(StepOutcome(step.name, "the canary passed" if wrong is None else wrong))
         if wrong is None:
-            return Recovery(True, f"the canary passed after {rung.name}", tuple(steps))
-        log.warning("recovery, %s: %s", rung.name, wrong)
+            return Recovery(True, f"the canary passed after {step.name}", tuple(steps))
+        log.warning("recovery, %s: %s", step.name, wrong)
     reason = (
         f"{steps[-1].rung}: {steps[-1].outcome}" if steps else "stopped before anything was tried"
     )

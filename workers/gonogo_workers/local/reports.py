@@ -60,6 +60,4 @@ def reporter(
     Raises FieldError for an unknown executor, ExecutorFailure when the build can't be opened.
     """
     resolved, patience = resolved_here(executor, build, deadline_s, tell)
-    opened = LocalReporter(resolved, build, patience)
-    opened._open()
-    return opened
+    return LocalReporter(resolved, build, patience)

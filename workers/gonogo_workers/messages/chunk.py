@@ -79,7 +79,7 @@ class _Artifacts(MessagePart):
     worst: Annotated[int, Field(ge=0, le=MAX_EVIDENCE), WHOLE] = 1
 
 
-class _Part(MessagePart):
+class _GaugePart(MessagePart):
     number: Annotated[int, Field(ge=0), WHOLE]
     name: Text
     kind: Kind = Field(strict=False)
@@ -87,7 +87,7 @@ class _Part(MessagePart):
 
 
 class _Gauge(MessagePart):
-    parts: list[_Part] = Field(min_length=1, max_length=MAX_PARTS)
+    parts: list[_GaugePart] = Field(min_length=1, max_length=MAX_PARTS)
 
 
 _Pair = Annotated[
@@ -158,6 +158,9 @@ class Chunk:
         test = given.test.selection if isinstance(given.test, SelectionTest) else given.test
         if isinstance(test, TestSpec):
             test.check_elements(max_elements, "test")
+        elif given.reference is not None:
+            build = given.reference.build
+            raise FieldError("reference", build, "existing tests have no reference build")
         context, before = _tests_before(given, max_elements)
         gauge = gauge_parts(given.gauge, test, given.target.executor)
         if (

@@ -21,16 +21,16 @@ app = nouns.app_of(HOSTS)
 def add(
     name: str = typer.Argument(help="The name that the host gets; its devices begin with it."),
     queue: list[str] = typer.Option(
-        ["*"],
+        [],
         "--queue",
         help="Pattern of queues, such as 'ttnn.wormhole.*': the host may run no attempt of "
-        "another one; repeatable; default: any.",
+        "another one; repeatable; default: those that it has, else any.",
     ),
     address: list[str] = typer.Option(
         [],
         "--address",
         help="Address or network, such as 10.1.0.0/16, that the host may ask from; repeatable; "
-        "default: any.",
+        "default: those that it has, else any.",
     ),
     as_json: bool = JSON,
 ) -> None:
@@ -41,7 +41,7 @@ def add(
     config = gonogo.settings.load()
     if config.url is not None and config.database_url is None:
         with Client() as client:
-            body = {"name": name, "queues": queue, "addresses": address}
+            body = {"name": name, "queues": queue or None, "addresses": address or None}
             added: dict[str, Any] = client.call("POST", "/hosts:add", body=body)
     else:
         added = _beside_the_database(name, queue, address)
@@ -61,8 +61,8 @@ def join(
 ) -> None:
     """Join a service with a one-time code.
 
-    This host's token goes into host.json in GONOGO_VAR_DIR, for the current user only. Where the
-    code names a lab's own authority, GONOGO_CA_FILE must be that one's.
+    This host's token goes into host.json in GONOGO_VAR_DIR, for the current user only. If the code
+    names your own certificate authority, set GONOGO_CA_FILE to its certificate first.
     """
     from gonogo.cli.kit import authority
     from gonogo_workers.server.host_file import Host, checked_url
@@ -122,9 +122,9 @@ def _beside_the_database(name: str, queues: list[str], addresses: list[str]) -> 
             session,
             keys,
             name,
-            queues,
+            queues or None,
             actor="command line",
-            addresses=addresses,
+            addresses=addresses or None,
             ca_file=ca_file,
         )
         ends = issued.host.code_expires_at

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import socket
 import sys
 import tempfile
 import time
@@ -369,9 +368,10 @@ def _own_port(host: str, port: int) -> Result:
     """Look at the port that `gonogo serve` binds: free, or that of a server which runs."""
     import httpx
 
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    from gonogo_service.cli.operate.up import listener
+
     try:
-        with socket.create_server((host, port), family=family):
+        with listener(host, port):
             return State.ok, f"no server runs here; {host}:{port} is free"
     except OSError as problem:
         why = str(problem)

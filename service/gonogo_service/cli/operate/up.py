@@ -22,7 +22,6 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -105,24 +104,32 @@ def _key(path: Path) -> str:
     return path.read_text().strip()
 
 
+def listener(host: str, port: int) -> socket.socket:
+    """Return a listening socket; `::` takes IPv4, too. Raises OSError."""
+    is_ipv6 = ":" in host
+    return socket.create_server(
+        (host, port),
+        family=socket.AF_INET6 if is_ipv6 else socket.AF_INET,
+        backlog=256,
+        dualstack_ipv6=is_ipv6 and socket.has_dualstack_ipv6(),
+    )
+
+
 def _listen(host: str, port: int, any_port: bool) -> socket.socket:
     """Return the API's listening socket; with `any_port`, on another port where `port` is taken.
 
     Raises InfrastructureError.
     """
-    listen = partial(
-        socket.create_server, family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=256
-    )
     try:
-        listener = listen((host, port))
+        listening = listener(host, port)
     except OSError as problem:
         if not any_port:
             raise InfrastructureError(
                 f"{host}:{port} is taken ({problem.strerror}); choose another with --port"
             ) from problem
-        listener = listen((host, 0))
-    listener.set_inheritable(True)
-    return listener
+        listening = listener(host, 0)
+    listening.set_inheritable(True)
+    return listening
 
 
 def own_command(*words: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -52,10 +53,9 @@ def from_object(shape: type[T], source: object, /, *more: object, **others: Any)
         # without more sources nothing is looked for: a property may compute
         return next((s for s in (source, *more) if hasattr(s, name)), source) if more else source
 
-    copied = {
-        name: getattr(holder(name), name)
-        for name in shape.__dataclass_fields__.keys() - others.keys()  # type: ignore[attr-defined]
-    }
+    given: Any = shape
+    names = {field.name for field in dataclasses.fields(given)}
+    copied = {name: getattr(holder(name), name) for name in names - others.keys()}
     return shape(**copied, **others)
 
 

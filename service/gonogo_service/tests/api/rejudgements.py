@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import Response
 from pydantic import Field
+from sqlalchemy.orm import defer
 
 from gonogo.cli.kit.noun import Noun
 from gonogo.errors import FieldError
@@ -34,7 +35,12 @@ REJUDGEMENT: Any = rows.extended_answer(
 LINE = rows.extended_answer(RejudgementRow, "RejudgementLine", without=("jobs",))
 NOUN = Noun("rejudgements", {}, "a rejudgement", filters={"test": "Only those of this test's key."})
 RESOURCE = Resource(
-    NOUN, RejudgementRow, answer=REJUDGEMENT, line=LINE, where={"test": RejudgementRow.test_key}
+    NOUN,
+    RejudgementRow,
+    answer=REJUDGEMENT,
+    line=LINE,
+    where={"test": RejudgementRow.test_key},
+    options=(defer(RejudgementRow.jobs),),
 )
 router = RESOURCE.router
 ANY_SIZE = 2**53
@@ -56,7 +62,7 @@ class RejudgementIn(Strict):
     reason: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
 
 
-@RESOURCE.router.post(
+@router.post(
     "/rejudgements",
     responses={201: {"model": REJUDGEMENT, "description": "Stored"}},
     response_model=REJUDGEMENT,

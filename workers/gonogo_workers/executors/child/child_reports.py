@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -42,16 +43,22 @@ class ProgramExecutor:
         self.build, self.options = build, table.get("options") or {}
         self.tables: Mapping[str, Any] = table.get("suites") or {}
         self.suites: dict[str | None, Any] = {}
-        main = getattr(sys.modules.get("__main__"), "__file__", None)
-        folder = os.path.dirname(os.path.abspath(main)) if main else ""
-        # the kernel host's own folder is deleted with the host, however that ends
-        is_host = os.path.basename(folder).startswith(HOST_FOLDER)
-        self.folder = worker_folder(f"gonogo-{kind}-", folder if is_host else None)
+        self._kind = kind
         self._folders: list[Path] = []
+
+    @cached_property
+    def folder(self) -> Path:
+        """The executor's own folder; a build that is refused makes none."""
+        main = getattr(sys.modules.get("__main__"), "__file__", None)
+        parent = os.path.dirname(os.path.abspath(main)) if main else ""
+        # the kernel host's own folder is deleted with the host, however that ends
+        is_host = os.path.basename(parent).startswith(HOST_FOLDER)
+        return worker_folder(f"gonogo-{self._kind}-", parent if is_host else None)
 
     def close(self) -> None:
         """Delete all written files."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if "folder" in vars(self):
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def suite(self, name: str | None) -> Any:
         """Return a suite. Raises ValueError with those that there are."""
