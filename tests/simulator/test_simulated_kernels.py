@@ -45,59 +45,31 @@ def test_a_right_kernel_is_explained(child: Child, build: str, fields: dict[str,
 @pytest.mark.parametrize(
     ("build", "fields", "words"),
     [
-        (
-            "ttnn",
-            {"kernel": "layernorm_bw", "numerics": {"input": "fp32"}},
-            "moreh.layer_norm_backward takes bf16 only",
-        ),
-        (
-            "ttnn",
-            {"kernel": "layernorm_bw", "numerics": {"statistics": "own"}},
-            "it can't make its own",
-        ),
+        ("ttnn", {"kernel": "layernorm_bw", "numerics": {"input": "fp32"}},
+         "moreh.layer_norm_backward takes bf16 only"),
+        ("ttnn", {"kernel": "layernorm_bw", "numerics": {"statistics": "own"}},
+         "it can't make its own"),
         ("ttnn", {"kernel": "layernorm_bw", "program": "welford"}, "one program only"),
-        (
-            "ttnn",
-            {"kernel": "layernorm_bw", "memory": {"sharded": [1, 1]}},
-            "it takes interleaved tensors",
-        ),
-        (
-            "ttnn",
-            {"kernel": "layernorm_fw", "numerics": {"output": "fp32"}},
-            "it gives y in the format of x",
-        ),
-        (
-            "ttnn",
-            {"kernel": "layernorm_fw", "numerics": {"input": "fp16"}},
-            "x in fp16 can't be given",
-        ),
-        (
-            "ttnn",
-            {"kernel": "layernorm_fw", "numerics": {"input": "bfp8_b", "output": "bfp8_b"}},
-            "gamma in bfp8_b can't be given",
-        ),
-        (
-            "ttnn",
-            {"kernel": "layernorm_fw", "numerics": {"buffers": "fp32"}},
-            "numerics.buffers = 'fp32' can't be asked of ttnn",
-        ),
-        (
-            "ttnn",
-            {"kernel": "layernorm_fw", "numerics": {"layout": "row_major"}},
-            "tilized on the host",
-        ),
+        ("ttnn", {"kernel": "layernorm_bw", "memory": {"sharded": [1, 1]}},
+         "it takes interleaved tensors"),
+        ("ttnn", {"kernel": "layernorm_fw", "numerics": {"output": "fp32"}},
+         "it gives y in the format of x"),
+        ("ttnn", {"kernel": "layernorm_fw", "numerics": {"input": "fp16"}},
+         "x in fp16 can't be given"),
+        ("ttnn", {"kernel": "layernorm_fw", "numerics": {"input": "bfp8_b", "output": "bfp8_b"}},
+         "gamma in bfp8_b can't be given"),
+        ("ttnn", {"kernel": "layernorm_fw", "numerics": {"buffers": "fp32"}},
+         "numerics.buffers = 'fp32' can't be asked of ttnn"),
+        ("ttnn", {"kernel": "layernorm_fw", "numerics": {"layout": "row_major"}},
+         "tilized on the host"),
         ("ttnn", {"kernel": "layernorm_fw", "memory": {"sharded": [1, 3]}}, "don't divide evenly"),
         ("ttnn", {"kernel": "layernorm_fw", "memory": {"sharded": [64, 64]}}, "this chip has"),
-        (
-            "ttnn-legacy",
-            {"kernel": "layernorm_fw", "program": "welford"},
-            "the build is 'legacy'",
-        ),
+        ("ttnn-legacy", {"kernel": "layernorm_fw", "program": "welford"}, "the build is 'legacy'"),
         ("ttnn", {"kernel": "gelu", "numerics": {"fidelity": "lofi"}}, "it has no configuration"),
         ("ttnn-legacy", {"kernel": "layernorm_bw"}, "has no layernorm_bw; it has layernorm_fw"),
         ("ttnn-generic-bw", {"kernel": "layernorm_bw", "shape": [1, 1, 32, 32000]}, "at most"),
     ],
-)
+)  # fmt: skip
 def test_what_is_not_offered_is_refused_with_the_reason(
     child: Child, build: str, fields: dict[str, Any], words: str
 ) -> None:

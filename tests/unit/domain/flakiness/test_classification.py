@@ -81,176 +81,80 @@ def hidden(build: str, faults: Mapping[str, float]) -> RunSummary:
         (ran(pass_=8), ran(fail=1, pass_=7), (), "new_failure fail new: red 1 of 8; none of 8 on"),
         (ran(hollow=8), ran(fail=8), (), "new_failure fail new p: red 8 of 8; none of 8 on base"),
         (ran(green=8), ran(red=8), (), "new_failure not_judged new p: red 8 of 8; none of 8 on"),
-        (
-            ran(fail=1, pass_=63),
-            ran(fail=64),
-            (),
-            "new_failure fail new p: red 64 of 64; red on base, too, but less often: 1 of 64",
-        ),
-        (
-            ran(alarm=8),
-            ran(fail=8),
-            (),
-            "new_failure fail new p: red 8 of 8; base was red, too, and right: 8 of 8",
-        ),
+        (ran(fail=1, pass_=63), ran(fail=64), (),
+         "new_failure fail new p: red 64 of 64; red on base, too, but less often: 1 of 64"),
+        (ran(alarm=8), ran(fail=8), (),
+         "new_failure fail new p: red 8 of 8; base was red, too, and right: 8 of 8"),
         (ran(fail=8), ran(fail=8), (), "broken_on_base fail: red 8 of 8; on base 8 of 8"),
-        (
-            ran(fail=2, pass_=6),
-            ran(fail=4, pass_=4),
-            (),
-            "broken_on_base fail: red 4 of 8; on base 2 of 8",
-        ),
+        (ran(fail=2, pass_=6), ran(fail=4, pass_=4), (),
+         "broken_on_base fail: red 4 of 8; on base 2 of 8"),
         (ran(red=1, green=7), ran(red=8), (), "broken_on_base not_judged: red 8 of 8; on base 1"),
         (ran(fail=4, hollow=4), ran(fail=8), (), "broken_on_base fail: red 8 of 8; on base 4 of 8"),
-        (
-            ran(pass_=8),
-            ran(fail=2, pass_=6),
-            (OPEN,),
-            "known_flaky fail flag: red 2 of 8; open flag flaky",
-        ),
+        (ran(pass_=8), ran(fail=2, pass_=6), (OPEN,),
+         "known_flaky fail flag: red 2 of 8; open flag flaky"),
         (None, ran(fail=2, pass_=6), (OPEN,), "known_flaky fail flag: red 2 of 8; open flag flaky"),
-        (
-            ran(pass_=64),
-            ran(fail=64),
-            (OPEN,),
-            "new_failure fail new p flag: red 64 of 64; none of 64 on base; worse than open flag"
-            " flaky can account for",
-        ),
+        (ran(pass_=64), ran(fail=64), (OPEN,),
+         "new_failure fail new p flag: red 64 of 64; none of 64 on base; worse than open flag"
+         " flaky can account for"),
         (ran(pass_=8), ran(fail=2, pass_=6), (flag(HOLLOW),), "new_failure fail new: red 2 of 8"),
-        (
-            ran(pass_=8),
-            ran(fail=8),
-            (ACKNOWLEDGED,),
-            "waived fail p flag: red 8 of 8; flag flaky, acknowledged by kim until"
-            " 2026-12-01T00:00:00Z: a race, see the board",
-        ),
+        (ran(pass_=8), ran(fail=8), (ACKNOWLEDGED,),
+         "waived fail p flag: red 8 of 8; flag flaky, acknowledged by kim until"
+         " 2026-12-01T00:00:00Z: a race, see the board"),
         (None, ran(fail=8), (), "unknown fail: red 8 of 8; base was not run"),
         (ran(error=8), ran(fail=8), (), "unknown fail: red 8 of 8; base gave no answer"),
-        (
-            RunSummary("b", ("job",), waiting=1),
-            ran(fail=8),
-            (),
-            "unknown fail: red 8 of 8; base has not finished",
-        ),
+        (RunSummary("b", ("job",), waiting=1), ran(fail=8), (),
+         "unknown fail: red 8 of 8; base has not finished"),
         # red though right
-        (
-            ran(pass_=8),
-            ran(alarm=1, pass_=7),
-            (),
-            "false_alarm fail_by_tolerance new: red though right 1 of 8; on base 0 of 8",
-        ),
-        (
-            ran(alarm=1, pass_=7),
-            ran(alarm=1, pass_=7),
-            (),
-            "false_alarm fail_by_tolerance: red though right 1 of 8; on base 1 of 8",
-        ),
+        (ran(pass_=8), ran(alarm=1, pass_=7), (),
+         "false_alarm fail_by_tolerance new: red though right 1 of 8; on base 0 of 8"),
+        (ran(alarm=1, pass_=7), ran(alarm=1, pass_=7), (),
+         "false_alarm fail_by_tolerance: red though right 1 of 8; on base 1 of 8"),
         (None, ran(alarm=8), (), "false_alarm fail_by_tolerance: red though right 8 of 8; base"),
-        (
-            ran(pass_=8),
-            ran(alarm=8),
-            (flag(TOO_TIGHT, True),),
-            "waived fail_by_tolerance p flag: red though right 8 of 8; flag tolerance_too_tight,"
-            " acknowledged by someone: no reason given",
-        ),
+        (ran(pass_=8), ran(alarm=8), (flag(TOO_TIGHT, True),),
+         "waived fail_by_tolerance p flag: red though right 8 of 8; flag tolerance_too_tight,"
+         " acknowledged by someone: no reason given"),
         # green and wrong
-        (
-            ran(pass_=8),
-            ran(hollow=8),
-            (),
-            "new_hollow_pass pass_by_tolerance new p: green and unexplained 8 of 8; none of 8 on",
-        ),
-        (
-            ran(fail=8),
-            ran(hollow=8),
-            (),
-            "new_hollow_pass pass_by_tolerance new p: green and unexplained 8 of 8; red on base",
-        ),
-        (
-            ran(hollow=8),
-            ran(hollow=8),
-            (),
-            "known_hollow pass_by_tolerance: green and unexplained 8 of 8; on base 8 of 8",
-        ),
-        (
-            ran(hollow=1, pass_=63),
-            ran(hollow=64),
-            (),
-            "new_hollow_pass pass_by_tolerance new p: green and unexplained 64 of 64; on base 1",
-        ),
-        (
-            ran(pass_=8),
-            ran(hollow=1, pass_=7),
-            (flag(HOLLOW),),
-            "known_hollow pass_by_tolerance flag: green and unexplained 1 of 8; open flag",
-        ),
+        (ran(pass_=8), ran(hollow=8), (),
+         "new_hollow_pass pass_by_tolerance new p: green and unexplained 8 of 8; none of 8 on"),
+        (ran(fail=8), ran(hollow=8), (),
+         "new_hollow_pass pass_by_tolerance new p: green and unexplained 8 of 8; red on base"),
+        (ran(hollow=8), ran(hollow=8), (),
+         "known_hollow pass_by_tolerance: green and unexplained 8 of 8; on base 8 of 8"),
+        (ran(hollow=1, pass_=63), ran(hollow=64), (),
+         "new_hollow_pass pass_by_tolerance new p: green and unexplained 64 of 64; on base 1"),
+        (ran(pass_=8), ran(hollow=1, pass_=7), (flag(HOLLOW),),
+         "known_hollow pass_by_tolerance flag: green and unexplained 1 of 8; open flag"),
         (
             ran(pass_=2),  # it was gone on base
             ran(hollow=2),
             (flag(HOLLOW),),
             "new_hollow_pass pass_by_tolerance new flag: green and unexplained 2 of 2; none of 2",
         ),
-        (
-            ran(fail=1, pass_=1),
-            ran(hollow=2),
-            (flag(HOLLOW),),
-            "new_hollow_pass pass_by_tolerance new flag: green and unexplained 2 of 2; red on base",
-        ),
+        (ran(fail=1, pass_=1), ran(hollow=2), (flag(HOLLOW),),
+         "new_hollow_pass pass_by_tolerance new flag: green and unexplained 2 of 2; red on base"),
         (None, ran(hollow=8), (flag(HOLLOW),), "known_hollow pass_by_tolerance flag: green and"),
         (None, ran(hollow=8), (), "unknown pass_by_tolerance: green and unexplained 8 of 8; base"),
-        (
-            ran(green=8),
-            ran(hollow=8),
-            (),
-            "unknown pass_by_tolerance p: green and unexplained 8 of 8; base has no arrays to",
-        ),
+        (ran(green=8), ran(hollow=8), (),
+         "unknown pass_by_tolerance p: green and unexplained 8 of 8; base has no arrays to"),
         (ran(pass_=8), ran(hollow=8), (flag(HOLLOW, True),), "waived pass_by_tolerance p flag: "),
         # lost
         (None, ran(hang=1, pass_=7), (), "infrastructure hang: 1 of 8 runs: hang"),
         (ran(pass_=8), ran(hang=1, pass_=7), (), "infrastructure hang new: 1 of 8 runs: hang"),
-        (
-            ran(hang=1, pass_=7),
-            ran(hang=1, pass_=7),
-            (),
-            "infrastructure hang: 1 of 8 runs: hang; on base, too: 1",
-        ),
+        (ran(hang=1, pass_=7), ran(hang=1, pass_=7), (),
+         "infrastructure hang: 1 of 8 runs: hang; on base, too: 1"),
         (ran(pass_=8), ran(hang=1, pass_=7), (flag(HANGS),), "infrastructure hang flag: 1 of 8"),
-        (
-            ran(pass_=8),
-            ran(hang=1, pass_=7),
-            (flag(HANGS, True),),
-            "waived hang flag: 1 of 8 runs: hang; flag hangs, acknowledged by someone: no reason",
-        ),
-        (
-            ran(pass_=8),
-            RunSummary("h", ("j",), {"pass": 1}, sick={"lab/1": 2, "lab/0": 7}),
-            (),
-            "infrastructure error: left out, because the device was sick: 7 on lab/0, 2 on lab/1",
-        ),
-        (
-            ran(pass_=8),
-            RunSummary("h", ("j",), ended_empty={"queue deadline": 2, "cancelled": 1}),
-            (),
-            "infrastructure error: ended without a result: 1 cancelled, 2 queue deadline",
-        ),
-        (
-            ran(pass_=8),
-            RunSummary("h", ("j",), {"pass": 1}, ended_empty={"cancelled": 1}),
-            (),
-            "passed pass: green 1 of 1",
-        ),
-        (
-            ran(pass_=8),
-            RunSummary("h", ("j",), {"pass": 1}, waiting=1),
-            (),
-            "pending inconclusive: 1 job of head not finished",
-        ),
-        (
-            ran(pass_=8),
-            RunSummary("h", ("j",), waiting=2, ended_empty={"cancelled": 1}),
-            (),
-            "pending inconclusive: 2 jobs of head not finished",
-        ),
+        (ran(pass_=8), ran(hang=1, pass_=7), (flag(HANGS, True),),
+         "waived hang flag: 1 of 8 runs: hang; flag hangs, acknowledged by someone: no reason"),
+        (ran(pass_=8), RunSummary("h", ("j",), {"pass": 1}, sick={"lab/1": 2, "lab/0": 7}), (),
+         "infrastructure error: left out, because the device was sick: 7 on lab/0, 2 on lab/1"),
+        (ran(pass_=8), RunSummary("h", ("j",), ended_empty={"queue deadline": 2, "cancelled": 1}),
+         (), "infrastructure error: ended without a result: 1 cancelled, 2 queue deadline"),
+        (ran(pass_=8), RunSummary("h", ("j",), {"pass": 1}, ended_empty={"cancelled": 1}), (),
+         "passed pass: green 1 of 1"),
+        (ran(pass_=8), RunSummary("h", ("j",), {"pass": 1}, waiting=1), (),
+         "pending inconclusive: 1 job of head not finished"),
+        (ran(pass_=8), RunSummary("h", ("j",), waiting=2, ended_empty={"cancelled": 1}), (),
+         "pending inconclusive: 2 jobs of head not finished"),
         (ran(pass_=8), RunSummary("h"), (), "not_run not_run: 8 runs on b, none on head"),
         (ran(pass_=8), None, (), "not_run not_run: 8 runs on b, none on head"),
         # good news, and none
@@ -263,12 +167,8 @@ def hidden(build: str, faults: Mapping[str, float]) -> RunSummary:
             (OPEN,),
             "passed pass flag: green 8 of 8; open flag flaky: too few seeds to call it fixed",
         ),
-        (
-            ran(hollow=8),
-            ran(pass_=8),
-            (),
-            "no_longer_hollow pass: green 8 of 8; green and unexplained on base 8 of 8",
-        ),
+        (ran(hollow=8), ran(pass_=8), (),
+         "no_longer_hollow pass: green 8 of 8; green and unexplained on base 8 of 8"),
         (ran(hollow=8), ran(green=8), (), "passed not_judged: green 8 of 8, without arrays to"),
         (None, ran(pass_=8), (), "passed pass: green 8 of 8"),
         (ran(pass_=8), ran(inconclusive=1, pass_=7), (), "passed pass: green 7 of 7"),
@@ -276,45 +176,26 @@ def hidden(build: str, faults: Mapping[str, float]) -> RunSummary:
         (ran(pass_=8), ran(inconclusive=6, skipped=2), (), "undecided inconclusive: 6 of 8 runs"),
         (ran(pass_=8), ran(skipped=6, not_run=2), (), "not_run skipped: 6 of 8 runs: skipped"),
         # the errors tell
-        (
-            red("base", TWICE),
-            hidden("head", TWICE),
-            (),
-            "new_hollow_pass pass_by_tolerance new p: green and unexplained 8 of 8; red on base,"
-            " and the same error stays: masked, not fixed (the verdict turned green, and the error"
-            " stayed: the fault is masked, not fixed, by faults)",
-        ),
-        (
-            hidden("base", TWICE),
-            red("head", TWICE),
-            (),
-            "broken_on_base fail p: red 8 of 8; on base the same error, hidden by the tolerance"
-            " (the error is unexplained on both, and looks the same, by faults)",
-        ),
+        (red("base", TWICE), hidden("head", TWICE), (),
+         "new_hollow_pass pass_by_tolerance new p: green and unexplained 8 of 8; red on base,"
+         " and the same error stays: masked, not fixed (the verdict turned green, and the error"
+         " stayed: the fault is masked, not fixed, by faults)"),
+        (hidden("base", TWICE), red("head", TWICE), (),
+         "broken_on_base fail p: red 8 of 8; on base the same error, hidden by the tolerance"
+         " (the error is unexplained on both, and looks the same, by faults)"),
         (red("base", TWICE), red("head", TWICE), (), "broken_on_base fail: red 8 of 8; on base 8"),
-        (
-            red("base", TWICE),
-            red("head", PART),
-            (),
-            "new_failure fail new: red 8 of 8; red on base, too, with another error (the error is",
-        ),
-        (
-            hidden("base", TWICE),
-            hidden("head", PART),
-            (),
-            "new_hollow_pass pass_by_tolerance new: green and unexplained 8 of 8; with another"
-            " error than on base (the error is unexplained on both, and looks different",
-        ),
+        (red("base", TWICE), red("head", PART), (),
+         "new_failure fail new: red 8 of 8; red on base, too, with another error (the error is"),
+        (hidden("base", TWICE), hidden("head", PART), (),
+         "new_hollow_pass pass_by_tolerance new: green and unexplained 8 of 8; with another"
+         " error than on base (the error is unexplained on both, and looks different"),
         (hidden("base", TWICE), hidden("head", TWICE), (), "known_hollow pass_by_tolerance: green"),
-        (
-            ran("base", record("base", green=True, wrong=False), pass_=8),
-            ran("head", record("head", green=False), fail=8),
-            (),
-            "new_failure fail new p: red 8 of 8; none of 8 on base (rounding explained the error,"
-            " and does not any more)",
-        ),
+        (ran("base", record("base", green=True, wrong=False), pass_=8),
+         ran("head", record("head", green=False), fail=8), (),
+         "new_failure fail new p: red 8 of 8; none of 8 on base (rounding explained the error,"
+         " and does not any more)"),
     ],
-)
+)  # fmt: skip
 def test_every_case_has_its_class_and_says_why(
     base: RunSummary | None, head: RunSummary | None, flags: tuple[OpenFlag, ...], finding: str
 ) -> None:
@@ -385,61 +266,21 @@ GATES = {
 @pytest.mark.parametrize(
     ("level", "closed", "undecided"),
     [
-        (
-            "new",
-            {"new_failure", "new_hollow_pass", "new hang"},
-            {"unknown", "unknown hollow", "error", "pending", "not_run"},
-        ),
-        (
-            "fail",
-            {
-                "new_failure",
-                "broken_on_base",
-                "unknown",
-                "new hang",
-                "old hang",
-                "error",
-                "red gtest",
-            },
-            {"unknown hollow", "pending", "not_run"},
-        ),
-        (
-            "hollow",
-            {
-                "new_failure",
-                "broken_on_base",
-                "unknown",
-                "new hang",
-                "old hang",
-                "error",
-                "red gtest",
-                "new_hollow_pass",
-                "known_hollow",
-                "unknown hollow",
-            },
-            {"pending", "not_run"},
-        ),
-        (
-            "suspect",
-            {
-                "new_failure",
-                "broken_on_base",
-                "unknown",
-                "new hang",
-                "old hang",
-                "error",
-                "red gtest",
-                "new_hollow_pass",
-                "known_hollow",
-                "unknown hollow",
-                "false_alarm",
-                "undecided",
-            },
-            {"pending", "not_run"},
-        ),
+        ("new", {"new_failure", "new_hollow_pass", "new hang"},
+         {"unknown", "unknown hollow", "error", "pending", "not_run"}),
+        ("fail",
+         {"new_failure", "broken_on_base", "unknown", "new hang", "old hang", "error", "red gtest"},
+         {"unknown hollow", "pending", "not_run"}),
+        ("hollow",
+         {"new_failure", "broken_on_base", "unknown", "new hang", "old hang", "error", "red gtest",
+         "new_hollow_pass", "known_hollow", "unknown hollow"}, {"pending", "not_run"}),
+        ("suspect",
+         {"new_failure", "broken_on_base", "unknown", "new hang", "old hang", "error", "red gtest",
+         "new_hollow_pass", "known_hollow", "unknown hollow", "false_alarm", "undecided"},
+         {"pending", "not_run"}),
         ("any", set(GATES) - {"passed", "waived", "pending"}, {"pending"}),
     ],
-)
+)  # fmt: skip
 def test_a_gate_closes_for_what_its_level_names(
     level: str, closed: set[str], undecided: set[str]
 ) -> None:

@@ -52,16 +52,11 @@ RIGHT, SUSPECT = entry(), entry("suspect")
         ([SUSPECT], ""),
     ],
     ids=[
-        "all are right",
-        "one suspect seed",
-        "two suspect seeds",
-        "a factor that all seeds share",
-        "factors that cancel out",
-        "one that is unexplained alone needs no others",
-        "nor does it count with the suspect ones",
-        "a single seed",
+        "all are right", "one suspect seed", "two suspect seeds", "a factor that all seeds share",
+        "factors that cancel out", "one that is unexplained alone needs no others",
+        "nor does it count with the suspect ones", "a single seed",
     ],
-)
+)  # fmt: skip
 def test_seeds_together_find_what_each_leaves_open(entries: Sequence[Entry], reason: str) -> None:
     together = unexplained_together(of_dx(*entries))
     assert list(together) == (["dx"] if reason else [])

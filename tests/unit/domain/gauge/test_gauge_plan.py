@@ -71,22 +71,13 @@ def test_a_worker_knows_the_test_s_parts_and_says_which_it_has_not() -> None:
 @pytest.mark.parametrize(
     "test",
     [
-        {
-            "kernel": "groupnorm_fw",
-            "shape": [1, 4, 8],
-            "parameters": {"num_groups": 2},
-            "epsilon": 1e-5,
-            "tolerance": {"rtol": 0.01, "atol": 0.05, "pcc": 0.99, "ulp": 8},
-        },
-        {
-            "kernel": "layernorm_bw",
-            "shape": [4, 40],
-            "tolerance": {"dx": {"rtol": 0.001, "atol": 0.5}, "dbeta": {"frobenius": 0.1}},
-            "inputs": {"regime": "normal", "mean": 0, "std": 2},
-            "numerics": {"fidelity": "hifi3"},
-        },
+        {"kernel": "groupnorm_fw", "shape": [1, 4, 8], "parameters": {"num_groups": 2},
+         "epsilon": 1e-5, "tolerance": {"rtol": 0.01, "atol": 0.05, "pcc": 0.99, "ulp": 8}},
+        {"kernel": "layernorm_bw", "shape": [4, 40],
+         "tolerance": {"dx": {"rtol": 0.001, "atol": 0.5}, "dbeta": {"frobenius": 0.1}},
+         "inputs": {"regime": "normal", "mean": 0, "std": 2}, "numerics": {"fidelity": "hifi3"}},
     ],
-)
+)  # fmt: skip
 def test_the_line_measures_the_same_test_again(test: dict[str, Any]) -> None:
     canonical = TestSpec.parse(test).canonical()
     line = shlex.split(gauge_line(canonical, start=3, count=1))

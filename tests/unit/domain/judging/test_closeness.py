@@ -43,71 +43,27 @@ NAN, INF = math.nan, math.inf
                 },
             },
         ),
-        (
-            [[1.0, 3.0], [NAN, INF]],
-            [[1.5, 2.0], [NAN, INF]],
-            Gate(rtol=0.0, atol=0.25, equal_nan=True),
-            "fp64",
-            {
-                "nonfinite": 0,
-                "max_abs": 1.0,
-                "tolerance_ratio": 4.0,
-                "outside": 2,
-                "worst_index": [0, 1],
-                "ulp_max": 2.0**51,
-            },
-        ),
-        (
-            [NAN, 9.0, -INF, 5.0, INF],
-            [NAN, 9.0, -INF, 4.0, 1.0],
-            Gate(atol=0.5),
-            "fp32",
-            {
-                "count": 5,
-                "nonfinite": 2,
-                "nonfinite_kinds": {"nan": 1, "+inf": 1},
-                "max_abs": 1.0,
-                "outside": 3,
-                "worst_index": [0],
-            },
-        ),
-        (
-            [9.0, 1.0],
-            [9.0, -INF],
-            Gate(),
-            None,
-            {
-                "nonfinite": 1,
-                "nonfinite_kinds": {"expected": 1},
-                "worst_index": [1],
-                "ulp_max": None,
-            },
-        ),
-        (
-            [NAN, -INF],
-            [1.0, 1.0],
-            Gate(),
-            None,
-            {"nonfinite_kinds": {"nan": 1, "-inf": 1}, "max_abs": None},
-        ),
-        (
-            [0.0, 3.0],
-            [0.0, 0.0],
-            Gate(atol=0.0),
-            None,
-            {
-                "rel_frobenius": None,
-                "tolerance_ratio": None,
-                "nonfinite_statistics": {"rel_frobenius": "inf", "tolerance_ratio": "inf"},
-                "needed_atol": dict.fromkeys(map(repr, NEEDED_RTOLS), 3.0),
-            },
-        ),
+        ([[1.0, 3.0], [NAN, INF]], [[1.5, 2.0], [NAN, INF]],
+         Gate(rtol=0.0, atol=0.25, equal_nan=True), "fp64",
+         {"nonfinite": 0, "max_abs": 1.0, "tolerance_ratio": 4.0, "outside": 2,
+         "worst_index": [0, 1], "ulp_max": 2.0**51}),
+        ([NAN, 9.0, -INF, 5.0, INF], [NAN, 9.0, -INF, 4.0, 1.0], Gate(atol=0.5), "fp32",
+         {"count": 5, "nonfinite": 2, "nonfinite_kinds": {"nan": 1, "+inf": 1}, "max_abs": 1.0,
+         "outside": 3, "worst_index": [0]}),
+        ([9.0, 1.0], [9.0, -INF], Gate(), None,
+         {"nonfinite": 1, "nonfinite_kinds": {"expected": 1}, "worst_index": [1], "ulp_max": None}),
+        ([NAN, -INF], [1.0, 1.0], Gate(), None,
+         {"nonfinite_kinds": {"nan": 1, "-inf": 1}, "max_abs": None}),
+        ([0.0, 3.0], [0.0, 0.0], Gate(atol=0.0), None,
+         {"rel_frobenius": None, "tolerance_ratio": None,
+         "nonfinite_statistics": {"rel_frobenius": "inf", "tolerance_ratio": "inf"},
+         "needed_atol": dict.fromkeys(map(repr, NEEDED_RTOLS), 3.0)}),
         ([0.0], [0.0], Gate(), None, {"rel_frobenius": 0.0, "max_abs": 0.0}),
         (5.0, 4.0, Gate(atol=0.5), None, {"worst_index": [], "tolerance_ratio": 2.0}),
         ([40.0, 1.5], [41.0, 1.0], Gate(), None, {"worst_index": [0], "tolerance_ratio": None}),
         ([2.0**-130], [0.0], Gate(), "fp32", {"ulp_max": 2.0**-130 / (2.0**-23 * 2.0**-126)}),
     ],
-)
+)  # fmt: skip
 def test_each_number_is_that_of_its_definition(
     actual: Any, expected: Any, gate: Gate, form: str | None, statistics: dict[str, Any]
 ) -> None:
@@ -135,16 +91,10 @@ ALL = Gate(rtol=1.0, atol=1.0, pcc=0.75, frobenius=0.5, ulp=8)
     ("gate", "statistics", "words"),
     [
         (ALL, {}, []),
-        (
-            ALL,
-            {"tolerance_ratio": 1.5},
-            ["2 of 4 values outside rtol 1, atol 1 (tolerance ratio 1.5)"],
-        ),
-        (
-            ALL,
-            {"tolerance_ratio": None},
-            ["2 of 4 values outside rtol 1, atol 1 (tolerance ratio infinite)"],
-        ),
+        (ALL, {"tolerance_ratio": 1.5},
+         ["2 of 4 values outside rtol 1, atol 1 (tolerance ratio 1.5)"]),
+        (ALL, {"tolerance_ratio": None},
+         ["2 of 4 values outside rtol 1, atol 1 (tolerance ratio infinite)"]),
         (ALL, {"pcc_deficit": 0.5}, ["PCC 0.5 below 0.75"]),
         (ALL, {"pcc_deficit": None}, ["PCC is undefined: one of the two is constant"]),
         (ALL, {"rel_frobenius": 0.75}, ["relative Frobenius 0.75 above 0.5"]),
@@ -153,13 +103,10 @@ ALL = Gate(rtol=1.0, atol=1.0, pcc=0.75, frobenius=0.5, ulp=8)
         (ALL, {"ulp_max": NAN}, ["nan ULP above 8"]),
         (Gate(), {"ulp_max": 9.0, "rel_frobenius": 9.0, "pcc_deficit": 1.0}, []),
         (ALL, {"max_abs": 0, "pcc_deficit": None, "rel_frobenius": None}, []),
-        (
-            Gate(),
-            {"nonfinite": 2, "nonfinite_kinds": {"nan": 1, "+inf": 1}},
-            ["2 of 4 values are not finite on one side only (1 nan, 1 +inf)"],
-        ),
+        (Gate(), {"nonfinite": 2, "nonfinite_kinds": {"nan": 1, "+inf": 1}},
+         ["2 of 4 values are not finite on one side only (1 nan, 1 +inf)"]),
     ],
-)
+)  # fmt: skip
 def test_a_comparator_is_missed_beyond_its_limit_only(
     gate: Gate, statistics: dict[str, Any], words: list[str]
 ) -> None:

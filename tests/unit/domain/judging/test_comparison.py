@@ -102,37 +102,20 @@ WRONG = Verdict.pass_by_tolerance, Explanation.unexplained
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
+        (lines_of(*WRONG, rounding_ratio=5.0, tolerance_ratio=None, reason="no", places="Row 3."),
+         ["  y: Hollow pass, unexplained; rounding_ratio 5", "  y: no; Row 3"]),
+        (lines_of(*WRONG, max_abs=0.25, fault="s1 is missing", reason="no", places="Row 3."),
+         ["  y: Hollow pass, unexplained; max_abs 0.25", "  y: s1 is missing"]),
+        (lines_of(Verdict.suspect, Explanation.suspect, max_abs=2.0, fault="s1 is missing"),
+         ["  y: Suspect, suspect; max_abs 2", "  y: more seeds decide; so far s1 is missing"]),
         (
-            lines_of(
-                *WRONG, rounding_ratio=5.0, tolerance_ratio=None, reason="no", places="Row 3."
-            ),
-            ["  y: Hollow pass, unexplained; rounding_ratio 5", "  y: no; Row 3"],
-        ),
-        (
-            lines_of(*WRONG, max_abs=0.25, fault="s1 is missing", reason="no", places="Row 3."),
-            ["  y: Hollow pass, unexplained; max_abs 0.25", "  y: s1 is missing"],
-        ),
-        (
-            lines_of(Verdict.suspect, Explanation.suspect, max_abs=2.0, fault="s1 is missing"),
-            ["  y: Suspect, suspect; max_abs 2", "  y: more seeds decide; so far s1 is missing"],
-        ),
-        (
-            lines_of(
-                Verdict.fail_by_tolerance,
-                Explanation.explained,
-                max_abs=2.0,
-                advice="Take atol 3.",
-                detection_limits=["a missing beta"],
-            ),
-            [
-                "  y: False alarm, explained; max_abs 2",
-                "  y: Take atol 3.",
-                "  y: couldn't have seen: a missing beta",
-            ],
-        ),
+         lines_of(Verdict.fail_by_tolerance, Explanation.explained, max_abs=2.0,
+         advice="Take atol 3.", detection_limits=["a missing beta"]),
+         ["  y: False alarm, explained; max_abs 2", "  y: Take atol 3.",
+         "  y: couldn't have seen: a missing beta"]),
     ],
     ids=["places", "fault", "suspect", "false alarm"],
-)
+)  # fmt: skip
 def test_a_message_has_a_line_for_each_thing_that_is_known_of_an_output(
     lines: list[str], expected: list[str]
 ) -> None:

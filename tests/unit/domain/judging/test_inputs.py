@@ -43,20 +43,12 @@ GOLDEN = [
     (backward(3, 33), 2**53 - 1, "84d74f8d515ab27b"),
     (backward(2, 3, 40, inputs={"regime": "normal", "mean": 1, "std": 3}), 1, "59c67af362613144"),
     (
-        forward(
-            5,
-            70,
-            inputs={"regime": "offset", "offset": 10, "gamma": {"regime": "ramp"}, "beta": 0.25},
-        ),
-        12,
-        "b267e801d5e3787c",
-    ),
-    (
-        forward(64, 64, inputs={"regime": "hot_tile", "tile": 1, "value": 100}),
-        3,
-        "4735fbd3076e3605",
-    ),
-]
+     forward(5, 70,
+     inputs={"regime": "offset", "offset": 10, "gamma": {"regime": "ramp"}, "beta": 0.25}), 12,
+     "b267e801d5e3787c"),
+    (forward(64, 64, inputs={"regime": "hot_tile", "tile": 1, "value": 100}), 3,
+     "4735fbd3076e3605"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("test", "seed", "expected"), GOLDEN)

@@ -21,18 +21,8 @@ from tests.unit.domain.judgment.kernels import Array, stored
 F, PLAIN = np.float32, Program()
 Tensors = dict[str, Array]
 STORED = (
-    "centered",
-    "xhat",
-    "P",
-    "s1",
-    "P_xhat",
-    "s2",
-    "P_centered",
-    "share",
-    "inner",
-    "dx",
-    "term",
-)
+    "centered", "xhat", "P", "s1", "P_xhat", "s2", "P_centered", "share", "inner", "dx", "term",
+)  # fmt: skip
 
 
 def forward(given: Tensors, q: Callable[[Any], Array]) -> Tensors:

@@ -156,42 +156,26 @@ def test_parameters_belong_to_the_test_s_key_and_those_at_their_default_do_not()
 
 BEYOND = {"regime": "hot_tile", "tile": 2, "value": 1}
 BAD: list[tuple[dict[str, Any], str]] = [
-    (
-        {"kernel": "groupnorm_fw", "shape": [2, 6], "parameters": {"num_groups": 4}},
-        "test.parameters.num_groups",
-    ),
-    (
-        {"kernel": "groupnorm_fw", "shape": [2, 6], "parameters": {"num_groups": 0}},
-        "test.parameters.num_groups",
-    ),
-    (
-        {"kernel": "groupnorm_fw", "shape": [2, 6], "parameters": {"groups": 2}},
-        "test.parameters.groups",
-    ),
+    ({"kernel": "groupnorm_fw", "shape": [2, 6], "parameters": {"num_groups": 4}},
+     "test.parameters.num_groups"),
+    ({"kernel": "groupnorm_fw", "shape": [2, 6], "parameters": {"num_groups": 0}},
+     "test.parameters.num_groups"),
+    ({"kernel": "groupnorm_fw", "shape": [2, 6], "parameters": {"groups": 2}},
+     "test.parameters.groups"),
     ({"kernel": "groupnorm_fw", "shape": [6]}, "test.shape"),
-    (
-        {"kernel": "groupnorm_fw", "shape": [2, 64], "numerics": {"output": "bfp8_b"}},
-        "test.numerics.output",
-    ),
-    (
-        {"kernel": "groupnorm_fw", "shape": [2, 64], "inputs": {"gamma": BEYOND}},
-        "test.inputs.gamma.tile",
-    ),
-    (
-        {"kernel": "rmsnorm_fw", "shape": [2, 6], "parameters": {"num_groups": 2}},
-        "test.parameters.num_groups",
-    ),
+    ({"kernel": "groupnorm_fw", "shape": [2, 64], "numerics": {"output": "bfp8_b"}},
+     "test.numerics.output"),
+    ({"kernel": "groupnorm_fw", "shape": [2, 64], "inputs": {"gamma": BEYOND}},
+     "test.inputs.gamma.tile"),
+    ({"kernel": "rmsnorm_fw", "shape": [2, 6], "parameters": {"num_groups": 2}},
+     "test.parameters.num_groups"),
     ({"kernel": "rmsnorm_fw", "shape": [2, 6], "inputs": {"beta": 1}}, "test.inputs.beta"),
-    (
-        {"kernel": "rmsnorm_fw", "shape": [2, 6], "tolerance": {"mean": {"atol": 1}}},
-        "test.tolerance.mean",
-    ),
-    (
-        {"kernel": "rmsnorm_fw", "shape": [2, 6], "numerics": {"statistics": "maybe"}},
-        "test.numerics.statistics",
-    ),
+    ({"kernel": "rmsnorm_fw", "shape": [2, 6], "tolerance": {"mean": {"atol": 1}}},
+     "test.tolerance.mean"),
+    ({"kernel": "rmsnorm_fw", "shape": [2, 6], "numerics": {"statistics": "maybe"}},
+     "test.numerics.statistics"),
     ({"kernel": "layernorm_fw", "shape": [2, 6], "parameters": 3}, "test.parameters"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("spec", "field"), BAD)

@@ -19,14 +19,9 @@ from gonogo.spec.stages import (
 )
 
 REPORTED = [
-    "API exists",
-    "Parameter validation",
-    "TTNN registration",
-    "Device operation",
-    "Program factory",
-    "Stub kernels",
-    "Full kernels",
-]
+    "API exists", "Parameter validation", "TTNN registration", "Device operation",
+    "Program factory", "Stub kernels", "Full kernels",
+]  # fmt: skip
 """The stages of layernorm_fused_rm in its implementation report of 2026-01-16: 1-5 pass, 6 and 7
 are partial; a file of 6 is missing, and the kernel of 7 hangs for 60 s."""
 LOG = "agent_logs/ttnn-factory-builder_breadcrumbs.jsonl"
@@ -93,46 +88,25 @@ def test_the_report_s_seven_stages() -> None:
     ("reports", "status", "reason"),
     [
         ([report_of("s"), report_of("s", "skipped", "no card", "other")], "passed", ""),
-        (
-            [report_of("s"), report_of("s", "failed", "assert 0\nx.py:3", "bad")],
-            "partial",
-            "1 of 2 tests failed, first bad of s: assert 0",
-        ),
-        (
-            [report_of("s"), report_of("s", "crash", "died", "bad")],
-            "partial",
-            "1 of 2 tests failed, first bad of s: died",
-        ),
-        (
-            [report_of("s"), missing("s", "a.json"), missing("s", "b.json")],
-            "partial",
-            "missing: a.json, b.json",
-        ),
-        (
-            [report_of("s", "failed", "no"), report_of("s", "error", "no device", "b")],
-            "failed",
-            "no test passed, first test of s: no",
-        ),
+        ([report_of("s"), report_of("s", "failed", "assert 0\nx.py:3", "bad")], "partial",
+         "1 of 2 tests failed, first bad of s: assert 0"),
+        ([report_of("s"), report_of("s", "crash", "died", "bad")], "partial",
+         "1 of 2 tests failed, first bad of s: died"),
+        ([report_of("s"), missing("s", "a.json"), missing("s", "b.json")], "partial",
+         "missing: a.json, b.json"),
+        ([report_of("s", "failed", "no"), report_of("s", "error", "no device", "b")], "failed",
+         "no test passed, first test of s: no"),
         ([report_of("s", "skipped", "no card")], "failed", "all 1 tests were skipped: no card"),
         ([report_of("s", "not_run", "no test was found")], "failed", "no test was found"),
-        (
-            [report_of("s", "not_run"), missing("s", "test_s.py")],
-            "failed",
-            "no test was found; missing: test_s.py",
-        ),
-        (
-            [report_of("s"), report_of("s", "hang", "no end within 3 s", "slow")],
-            "hung",
-            "slow of s hung: no end within 3 s",
-        ),
-        (
-            [report_of("s"), report_of("s", "hang", "stuck", "slow"), missing("s", "f")],
-            "hung",
-            "slow of s hung: stuck; missing: f",
-        ),
+        ([report_of("s", "not_run"), missing("s", "test_s.py")], "failed",
+         "no test was found; missing: test_s.py"),
+        ([report_of("s"), report_of("s", "hang", "no end within 3 s", "slow")], "hung",
+         "slow of s hung: no end within 3 s"),
+        ([report_of("s"), report_of("s", "hang", "stuck", "slow"), missing("s", "f")], "hung",
+         "slow of s hung: stuck; missing: f"),
         ([blocked("s", "before")], "blocked", "blocked by 'before'"),
     ],
-)
+)  # fmt: skip
 def test_the_status_of_a_stage(reports: list[dict[str, Any]], status: str, reason: str) -> None:
     (stage,) = table(reports).stages
     assert (stage.status.value, stage.reason) == (status, reason)

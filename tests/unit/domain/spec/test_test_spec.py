@@ -37,24 +37,14 @@ def forward(**changes: Any) -> dict[str, Any]:
 GOLDEN = [
     (NIGHTLY, "v1-01cdbe75d15c7d190a38846b982f9380", "v1-0c448cfc2c2e8057c0605b9882b127bf"),
     (backward(), "v1-257b38df011936e3b1bbe74802004354", "v1-257b38df011936e3b1bbe74802004354"),
+    (forward(tolerance={"y": {"rtol": 0.01, "pcc": 0.9999}, "mean": {"ulp": 2}}),
+     "v1-824515781adba82cfea6ca6c1af3df01", "v1-10757b96e046e81b44856842c31d7ef4"),
     (
-        forward(tolerance={"y": {"rtol": 0.01, "pcc": 0.9999}, "mean": {"ulp": 2}}),
-        "v1-824515781adba82cfea6ca6c1af3df01",
-        "v1-10757b96e046e81b44856842c31d7ef4",
-    ),
-    (
-        backward(
-            shape=[7],
-            epsilon=1e-12,
-            program="welford",
-            memory={"sharded": [8, 4]},
-            numerics={"input": {"x": "fp32"}, "statistics": "given", "srcb": "bf16"},
-            inputs={"regime": "offset", "offset": 10, "dy": {"regime": "normal"}, "gamma": 1},
-        ),
-        "v1-78a10d35e0d4a9a1f92aa5538c458134",
-        "v1-78a10d35e0d4a9a1f92aa5538c458134",
-    ),
-]
+     backward(shape=[7], epsilon=1e-12, program="welford", memory={"sharded": [8, 4]},
+     numerics={"input": {"x": "fp32"}, "statistics": "given", "srcb": "bf16"},
+     inputs={"regime": "offset", "offset": 10, "dy": {"regime": "normal"}, "gamma": 1}),
+     "v1-78a10d35e0d4a9a1f92aa5538c458134", "v1-78a10d35e0d4a9a1f92aa5538c458134"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("data", "key", "workload_key"), GOLDEN)
@@ -66,89 +56,42 @@ def test_keys_are_the_same_for_ever(data: dict[str, Any], key: str, workload_key
 
 
 SAME = [
-    (
-        NIGHTLY,
-        {
-            **dict(reversed(NIGHTLY.items())),
-            "inputs": {},
-            "numerics": {},
-            "program": "default",
-            "memory": "interleaved",
-        },
-    ),
-    (
-        NIGHTLY,
-        {
-            **NIGHTLY,
-            "shape": [3.0, 273, 1, 8462],
-            "inputs": {"regime": "uniform", "low": -1.0, "high": 1.0},
-        },
-    ),
-    (
-        NIGHTLY,
-        {
-            **NIGHTLY,
-            "tolerance": {name: {"atol": 0.5, "rtol": 0.001} for name in ("dbeta", "dx", "dgamma")},
-        },
-    ),
-    (
-        backward(tolerance={"rtol": 1e-3}),
-        backward(tolerance={"atol": 0, "rtol": 1e-3, "pcc": None}),
-    ),
-    (
-        backward(tolerance={"dx": {"rtol": 1e-3}, "dbeta": {}}),
-        backward(tolerance={"dx": {"rtol": 1e-3, "atol": 0.0}}),
-    ),
+    (NIGHTLY,
+     {**dict(reversed(NIGHTLY.items())), "inputs": {}, "numerics": {}, "program": "default",
+     "memory": "interleaved"}),
+    (NIGHTLY,
+     {**NIGHTLY, "shape": [3.0, 273, 1, 8462],
+     "inputs": {"regime": "uniform", "low": -1.0, "high": 1.0}}),
+    (NIGHTLY,
+     {**NIGHTLY,
+     "tolerance": {name: {"atol": 0.5, "rtol": 0.001} for name in ("dbeta", "dx", "dgamma")}}),
+    (backward(tolerance={"rtol": 1e-3}),
+     backward(tolerance={"atol": 0, "rtol": 1e-3, "pcc": None})),
+    (backward(tolerance={"dx": {"rtol": 1e-3}, "dbeta": {}}),
+     backward(tolerance={"dx": {"rtol": 1e-3, "atol": 0.0}})),
     (backward(tolerance={}), backward(tolerance=None)),
     (backward(tolerance={"dx": {}}), backward()),
     (
-        backward(
-            numerics={
-                "input": {
-                    "x": "fp32",
-                    "gamma": "fp32",
-                    "mean": "fp32",
-                    "rstd": "fp32",
-                    "dy": "fp32",
-                }
-            }
-        ),
-        backward(numerics={"input": "fp32"}),
-    ),
-    (
-        backward(numerics={"input": {"x": "fp32", "dy": "bf16"}}),
-        backward(numerics={"input": {"x": "fp32"}}),
-    ),
+     backward(
+     numerics={
+     "input": {"x": "fp32", "gamma": "fp32", "mean": "fp32", "rstd": "fp32", "dy": "fp32"}}),
+     backward(numerics={"input": "fp32"})),
+    (backward(numerics={"input": {"x": "fp32", "dy": "bf16"}}),
+     backward(numerics={"input": {"x": "fp32"}})),
     (forward(numerics={"statistics": "given"}), forward(numerics={"statistics": "own"})),
-    (
-        backward(inputs={"regime": "constant", "x": 0.5, "dy": 1, "gamma": 1}),
-        backward(
-            inputs={
-                "x": {"regime": "constant", "value": 0.5},
-                "dy": {"regime": "constant", "value": 1.0},
-                "gamma": 1.0,
-            }
-        ),
-    ),
-    (
-        backward(inputs={"regime": "constant", "value": 2}),
-        backward(
-            inputs={
-                "x": {"regime": "constant", "value": 2},
-                "dy": {"regime": "constant", "value": 2},
-            }
-        ),
-    ),
-    (
-        backward(inputs={"regime": "uniform", "low": -2}),
-        backward(inputs={"low": -2, "high": 1, "regime": "uniform"}),
-    ),
-    (
-        backward(inputs={"regime": "normal"}),
-        backward(inputs={"regime": "normal", "mean": -0.0, "std": 1}),
-    ),
+    (backward(inputs={"regime": "constant", "x": 0.5, "dy": 1, "gamma": 1}),
+     backward(
+     inputs={"x": {"regime": "constant", "value": 0.5}, "dy": {"regime": "constant", "value": 1.0},
+     "gamma": 1.0})),
+    (backward(inputs={"regime": "constant", "value": 2}),
+     backward(
+     inputs={"x": {"regime": "constant", "value": 2}, "dy": {"regime": "constant", "value": 2}})),
+    (backward(inputs={"regime": "uniform", "low": -2}),
+     backward(inputs={"low": -2, "high": 1, "regime": "uniform"})),
+    (backward(inputs={"regime": "normal"}),
+     backward(inputs={"regime": "normal", "mean": -0.0, "std": 1})),
     (backward(inputs={"gamma": {"regime": "uniform", "low": 0, "high": 1}}), backward()),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("one", "other"), SAME)
@@ -213,12 +156,8 @@ BAD = [
     (backward(shape=[4, math.inf]), "test.shape.1", ">= 1"),
     (backward(shape=[8193, 8193]), "test.shape", "67108864"),
     (backward(shape=[2**30] * 8), "test.shape", "67108864"),
-    pytest.param(
-        backward(shape=[10**4000] * 2),
-        "test.shape",
-        "67108864",
-        id="more digits than Python writes",
-    ),
+    pytest.param(backward(shape=[10**4000] * 2), "test.shape", "67108864",
+        id="more digits than Python writes"),
     (backward(epsilon=0), "test.epsilon", "> 0"),
     (backward(epsilon=-1e-6), "test.epsilon", "> 0"),
     (backward(epsilon=math.nan), "test.epsilon", "> 0"),
@@ -228,11 +167,8 @@ BAD = [
     (backward(numerics={"input": "int8"}), "test.numerics.input", "bfp8_b"),
     (backward(numerics={"input": {"beta": "bf16"}}), "test.numerics.input.beta", "rstd"),
     (backward(numerics={"input": {"x": "f8"}}), "test.numerics.input.x", "bf16"),
-    (
-        backward(numerics={"statistics": "own", "input": {"mean": "fp32"}}),
-        "test.numerics.input.mean",
-        "gamma",
-    ),
+    (backward(numerics={"statistics": "own", "input": {"mean": "fp32"}}),
+     "test.numerics.input.mean", "gamma"),
     (backward(numerics={"fidelity": "hifi5"}), "test.numerics.fidelity", "hifi4"),
     (backward(numerics={"precision": "high"}), "test.numerics.precision", "accumulate"),
     (backward(numerics={"layout": "row_major", "input": "bfp8_b"}), "test.numerics.layout", "tile"),
@@ -251,11 +187,8 @@ BAD = [
     (backward(inputs={"regime": "gaussian"}), "test.inputs.regime", "hot_tile"),
     (backward(inputs={"regime": "uniform", "low": 2}), "test.inputs.low", "<= 1"),
     (backward(inputs={"regime": "uniform", "low": math.nan}), "test.inputs.low", None),
-    (
-        backward(inputs={"regime": "uniform", "low": -3e38, "high": 3e38}),
-        "test.inputs.high",
-        "high - low",
-    ),
+    (backward(inputs={"regime": "uniform", "low": -3e38, "high": 3e38}), "test.inputs.high",
+     "high - low"),
     (backward(inputs={"regime": "uniform", "mean": 0}), "test.inputs.mean", "low"),
     (backward(inputs={"regime": "normal", "std": -1}), "test.inputs.std", ">= 0"),
     (backward(inputs={"regime": "normal", "std": 1e38}), "test.inputs.std", "<= "),
@@ -268,11 +201,8 @@ BAD = [
     (backward(inputs={"regime": "hot_tile", "tile": 0.5, "value": 1}), "test.inputs.tile", ">= 0"),
     (backward(inputs={"beta": 0}), "test.inputs.beta", "gamma"),
     (forward(inputs={"dy": 0}), "test.inputs.dy", "beta"),
-    (
-        backward(inputs={"gamma": {"regime": "ramp", "low": 3, "high": 2}}),
-        "test.inputs.gamma.low",
-        "<= 2",
-    ),
+    (backward(inputs={"gamma": {"regime": "ramp", "low": 3, "high": 2}}), "test.inputs.gamma.low",
+     "<= 2"),
     (backward(inputs={"gamma": "ones"}), "test.inputs.gamma", None),
     (backward(inputs="uniform"), "test.inputs", None),
     (backward(memory="l1"), "test.memory", "interleaved"),
@@ -283,7 +213,7 @@ BAD = [
     (backward(shape=[4, {}]), "test.shape.1", ">= 1"),
     ([], "test", None),
     (None, "test", None),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("data", "field", "limit"), BAD)
@@ -373,26 +303,15 @@ def test_format_names_are_those_of_the_formats() -> None:
         ({}, "v1-44136fa355b3678a1146ad16f7e8649e"),
         (None, "v1-74234e98afe7498fb5daf1f36ac2d78a"),
         (
-            {
-                "b": [1, 2.0, -0.0],
-                "a": None,
-                "\u20ac": True,
-                "\U0001f600": 0,
-                "\ufb33": '\u2028"\\/\x00\x1f\x7f\n\u00e9',
-            },
-            "v1-ee660fba480518ffc7914ed81bbe0fa4",
-        ),
+         {"b": [1, 2.0, -0.0], "a": None, "\u20ac": True, "\U0001f600": 0,
+         "\ufb33": '\u2028"\\/\x00\x1f\x7f\n\u00e9'}, "v1-ee660fba480518ffc7914ed81bbe0fa4"),
         (
-            [
-                *(1e21, 1e20, 123456789012345680000.0, 1e-7, 1.5e-7, 0.000001, 5e-324),
-                *(1.7976931348623157e308, 0.1, 100.0, 333333333.3333333, -1e30, 1e16),
-                12345678901234567.0,
-            ],
-            "v1-90aebf7677287c35f4deb9f8ad4742d5",
-        ),
+         [*(1e21, 1e20, 123456789012345680000.0, 1e-7, 1.5e-7, 0.000001, 5e-324),
+         *(1.7976931348623157e308, 0.1, 100.0, 333333333.3333333, -1e30, 1e16),
+         12345678901234567.0], "v1-90aebf7677287c35f4deb9f8ad4742d5"),
         ([2**53 - 1, -(2**53) + 1, (1, (2,))], "v1-38aa5d7ad7eb750b15bc082f58faef7d"),
     ],
-)
+)  # fmt: skip
 def test_keys_of_edge_cases_of_canonical_json_never_change(value: Any, key: str) -> None:
     """Two implementations agreed on these digests."""
     assert key_of(value) == key
