@@ -11,7 +11,6 @@ from gonogo.gauge import gates
 from gonogo.gauge.kernels import RIGHT, Planned, planned
 from gonogo.settings import Settings
 from gonogo.spec.builds import EMULATOR
-from gonogo.workloads import check_build
 from gonogo_service.gauges import gauge_work
 from gonogo_service.gauges.bodies import GaugeIn
 from gonogo_service.gauges.model import GaugePart, GaugeRow
@@ -33,8 +32,7 @@ def order(session: Session, body: GaugeIn, settings: Settings) -> list[Planned]:
     for field, names in (("builds", body.builds), ("wrong_builds", body.wrong_builds)):
         for place, name in enumerate(names):
             where = f"{field}.{place}"
-            build = submission.build_of(session, name, body.target.executor, settings, where)
-            check_build(build, body.test, where)
+            submission.build_of(session, name, body.test, body.target.executor, settings, where)
     return parts
 
 

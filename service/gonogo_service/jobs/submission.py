@@ -15,7 +15,7 @@ from gonogo.spec.executors import EXECUTORS
 from gonogo.spec.regimes import check_exact_executor
 from gonogo.spec.selections import AnyTest, SelectionTest, check_executor
 from gonogo.spec.test_spec import TestSpec
-from gonogo.workloads import check_build
+from gonogo.workloads import check_build, check_emulated
 from gonogo_service.builds import store as builds
 from gonogo_service.jobs import queue_estimate, store
 from gonogo_service.jobs.bodies import JobIn, Prepared, SequentialSeeds, Target
@@ -57,11 +57,10 @@ def resolve(session: Session, body: JobIn, settings: Settings, owner: str) -> Ne
     Raises FieldError.
     """
     test = check(body, settings)
-    build = build_of(session, body.build, body.target.executor, settings, "build")
+    build = build_of(session, body.build, test, body.target.executor, settings, "build")
     check_kind(session, body.target, settings)
     reference = None
     if isinstance(test, TestSpec):
-        check_build(build, test, "build")
         check_exact_executor(test.inputs, build.executor, test.kernel, test.features, "test")
         if body.reference is not None:
             reference = _reference(session, body, build, test, settings)
@@ -100,8 +99,7 @@ def _reference(
     """
     assert body.reference is not None
     field = "reference.build"
-    other = build_of(session, body.reference.build, body.target.executor, settings, field)
-    check_build(other, test, field)
+    other = build_of(session, body.reference.build, test, body.target.executor, settings, field)
     if not any(build.produces(output) and other.produces(output) for output in test.outputs):
         shared = ", ".join(output for output in test.outputs if build.produces(output))
         limit = f"a build with one of {shared}"
@@ -138,11 +136,22 @@ def check_size(test: TestSpec, settings: Settings, path: str) -> None:
     test.check_elements(settings.max_elements, path, "GONOGO_MAX_ELEMENTS")
 
 
-def build_of(session: Session, name: str, executor: str, settings: Settings, field: str) -> Build:
-    """Return the build with a name on an executor. Raises FieldError.
+def build_of(
+    session: Session, name: str, test: AnyTest, executor: str, settings: Settings, field: str
+) -> Build:
+    """Return the build with a name on an executor, of which the test says something.
 
-    Registered builds come first, so that a name always means the same build.
+    Registered builds come first, so that a name always means the same build. Raises FieldError.
     """
+    build = _known_build(session, name, test, executor, settings, field)
+    if isinstance(test, TestSpec):
+        check_build(build, test, field)
+    return build
+
+
+def _known_build(
+    session: Session, name: str, test: AnyTest, executor: str, settings: Settings, field: str
+) -> Build:
     registered = builds.get(session, name)
     known = known_build(name) or known_build(name, executor)
     if registered is not None:
@@ -161,8 +170,8 @@ def build_of(session: Session, name: str, executor: str, settings: Settings, fie
     _, served = queue_estimate.executors(session)
     if executor in (plugins(settings) | served) - set(EXECUTORS):
         return Build(name=name, executor=executor, branch=executor)
-    if executor == EMULATOR:
-        choice(name, own_builds(executor), field, "unknown build")
+    if executor == EMULATOR and isinstance(test, TestSpec):
+        check_emulated(name, test, field)
     choices = [
         *own_builds(executor),
         f"a build registered for {executor} (GET /api/v1/builds?executor={executor})",

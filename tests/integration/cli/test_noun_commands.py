@@ -40,7 +40,11 @@ MISSPELLED = {
     "builds create x --executor emulatr": (2, "executor: unknown executor; did you mean 'emulato"),
     "schedules create x --suite nightly --cron '1 * * * *' --build corect": (
         2,
-        "builds.0: unknown build; did you mean 'correct'?",
+        "builds.0: unknown build of layernorm_bw; did you mean 'correct'?",
+    ),
+    "submit --kernel rmsnorm_fw --shape 2,32 --build corect": (
+        2,
+        "build: unknown build of rmsnorm_fw; did you mean 'correct'?",
     ),
     "submit --shape 2,32 --build correct --board n105": (
         2,
