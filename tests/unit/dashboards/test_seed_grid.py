@@ -1,5 +1,4 @@
-"""The grid of a job's seeds: the order of its cells, the bands of large jobs, and what it says in
-words."""
+"""The grid of a job's seeds: the order of its cells, bands of large jobs, and its words."""
 
 from __future__ import annotations
 
@@ -17,16 +16,20 @@ from gonogo_service.results import grid as reads
 from gonogo_service.results.seed_order import SeedOrder
 
 VERDICTS = {letter: Verdict(name) for name, letter in LETTERS.items()}
+SIX = {"start": 0, "count": 6}
 
 
-def job(seeds: Any, *, repeats: int = 1, state: JobState = JobState.running, **changes: Any) -> Any:
-    """Return what the grid reads of a job."""
+def view(
+    seeds: Any,
+    letters: str,
+    *,
+    repeats: int = 1,
+    state: JobState = JobState.running,
+    **changes: Any,
+) -> GridView:
+    """The grid of a job whose (seed, repeat) have these verdicts, in order."""
     facts = {"added_seeds": (), "sequential": None, **changes}
-    return SimpleNamespace(seeds=seeds, repeats=repeats, state=state, **facts)
-
-
-def view(job: Any, letters: str) -> GridView:
-    """Return the grid of a job whose (seed, repeat) have these verdicts, in order."""
+    job: Any = SimpleNamespace(seeds=seeds, repeats=repeats, state=state, **facts)
     order = SeedOrder.of(job.seeds, job.repeats, job.added_seeds)
     length = len(letters) if job.sequential is not None else len(order)
     width = reads._width(length, seed_grid.MAX_CELLS)
@@ -48,14 +51,8 @@ def test_every_verdict_has_a_letter_of_its_own_and_none_means_nothing() -> None:
 @pytest.mark.parametrize(
     ("order", "pairs"),
     [
-        (
-            SeedOrder.of({"start": 5, "count": 2}, 2, ()),
-            [(5, 0), (5, 1), (6, 0), (6, 1)],
-        ),
-        (
-            SeedOrder.of([9, 2, 5], 1, [10, 11]),
-            [(2, 0), (5, 0), (9, 0), (10, 0), (11, 0)],
-        ),
+        (SeedOrder.of({"start": 5, "count": 2}, 2, ()), [(5, 0), (5, 1), (6, 0), (6, 1)]),
+        (SeedOrder.of([9, 2, 5], 1, [10]), [(2, 0), (5, 0), (9, 0), (10, 0)]),
         (SeedOrder.of({"start": 0, "max": 3}, 1, ()), [(0, 0), (1, 0), (2, 0)]),
     ],
 )
@@ -67,54 +64,42 @@ def test_places_and_seeds_are_each_others_inverse(
     assert order.place(999, 0) is order.place(pairs[0][0], 7) is None
 
 
-def test_a_cell_waits_until_its_seed_has_come() -> None:
-    grid = view(job({"start": 0, "count": 6}), "p.f")
-    assert (grid.cells, grid.finished, grid.total, grid.width, grid.seeds) == (
-        "p.f...",
-        2,
-        6,
-        1,
-        (),
-    )
-    assert grid.summary == "2 of 6 seeds: 1 fail, 1 pass. 4 unfinished."
-    assert list(grid.verdicts.values()) == ["fail", "pass"]
-    assert [(cell.seed, cell.verdict) for cell in grid.table] == [(2, "fail")]
-    over = view(job({"start": 0, "count": 6}, state=JobState.cancelled), "p.f")
-    assert (over.waiting, over.summary) == (
-        "never ran",
-        "2 of 6 seeds: 1 fail, 1 pass. 4 never ran.",
-    )
-    assert view(job({"start": 0, "count": 6}), "").cells == "......"
-    assert (
-        view(job({"start": 0, "count": 6}, state=JobState.failed), "").summary
-        == "No seed ever ran."
-    )
+@pytest.mark.parametrize(
+    ("letters", "state", "cells", "summary"),
+    [
+        ("p.f", JobState.running, "p.f...", "2 of 6 seeds: 1 fail, 1 pass. 4 unfinished."),
+        ("p.f", JobState.cancelled, "p.f...", "2 of 6 seeds: 1 fail, 1 pass. 4 never ran."),
+        ("", JobState.failed, "......", "No seed ever ran."),
+    ],
+)
+def test_a_cell_waits_until_its_seed_has_come(
+    letters: str, state: JobState, cells: str, summary: str
+) -> None:
+    grid = view(SIX, letters, state=state)
+    assert (grid.cells, grid.summary) == (cells, summary)
+    assert [(cell.seed, cell.verdict) for cell in grid.table] == [(2, "fail")] * bool(letters)
 
 
-def test_cells_of_a_list_and_of_repeats_name_their_seeds() -> None:
-    assert view(job([9, 2, 5]), "pp").seeds == (2, 5, 9)
-    assert view(job({"start": 3, "count": 2}, repeats=2), "pppp").seeds == (
-        3,
-        3,
-        4,
-        4,
-    )
-    added = view(job({"start": 0, "count": 2}, added_seeds=(70,)), "sp")
-    assert (added.cells, added.seeds) == ("sp.", (0, 1, 70))
-
-
-def test_a_sequential_job_has_cells_for_what_ran_only() -> None:
-    grid = view(job({"start": 0, "max": 90_000}, sequential={"max": 90_000}), "pp")
-    assert (grid.cells, grid.width) == ("pp", 1)
+@pytest.mark.parametrize(
+    ("seeds", "letters", "changes", "cells", "named"),
+    [
+        ([9, 2, 5], "pp", {}, "pp.", (2, 5, 9)),
+        ({"start": 3, "count": 2}, "pppp", {"repeats": 2}, "pppp", (3, 3, 4, 4)),
+        ({"start": 0, "count": 2}, "sp", {"added_seeds": (70,)}, "sp.", (0, 1, 70)),
+        ({"start": 0, "max": 90_000}, "pp", {"sequential": {"max": 90_000}}, "pp", ()),
+    ],
+)
+def test_cells_of_lists_repeats_and_sequential_jobs_name_their_seeds(
+    seeds: Any, letters: str, changes: dict[str, Any], cells: str, named: tuple[int, ...]
+) -> None:
+    grid = view(seeds, letters, **changes)
+    assert (grid.cells, grid.seeds, grid.width) == (cells, named, 1)
 
 
 def test_of_a_hundred_thousand_seeds_bands_are_drawn_by_their_worst() -> None:
-    letters = "p" * 60_013 + "t" + "p" * 6 + "f"
-    grid = view(job({"start": 7, "count": 100_000}), letters)
+    grid = view({"start": 7, "count": 100_000}, "p" * 60_013 + "t" + "p" * 6 + "f")
     assert (grid.width, len(grid.cells)) == (20, 5_000)
-    assert grid.cells[3000] == "t"
-    assert grid.cells[3001] == "f"
-    assert grid.cells[3002] == NONE_YET
+    assert grid.cells[3000:3003] == f"tf{NONE_YET}"
     assert (grid.worst[3000], grid.worst[3001]) == ((7 + 60_013, 0), (7 + 60_020, 0))
     assert [(cell.first, cell.last, cell.finished, cell.of, cell.seed) for cell in grid.table] == [
         (60_027, 60_046, 1, 20, 60_027),
