@@ -246,7 +246,9 @@ def test_evidence_of_any_shape_is_facts_and_tables() -> None:
 
 TODAY = date(2026, 11, 27)
 WEEK_AGO = TODAY - timedelta(days=7)
-GREEN: dict[str, Any] = {field.name: False for field in fields(Standing)}
+GREEN: dict[str, Any] = {
+    field.name: {"bool": False, "str": ""}.get(str(field.type)) for field in fields(Standing)
+}
 
 
 def standing_of(on: date, kinds: list[str]) -> dict[Variant, Standing]:
