@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from gonogo.flakiness.arithmetic_changes import BuildPrograms
+from gonogo.flakiness.device_times import Times
 from gonogo.flakiness.masking import Record
 from gonogo.flakiness.rates import Rate, rate
 from gonogo.spec.described import Described, Row
@@ -26,7 +27,7 @@ class _Row(Row):
     color: str = ""
     """The label's on the terminal."""
     is_good: bool = False
-    """Whether it is good news, or none."""
+    """Whether no gate closes by it: good news, or none that says something of the numbers."""
     waiver: Literal["default", "named", "never"] = "never"
     """Whether a waiver covers it: by default, where it names the class, or never."""
 
@@ -79,6 +80,8 @@ class Class(Described):
     no_longer_hollow = _Row("no_longer_hollow",
         "Green and unexplained on base; rounding explains the error on head.", mark="pass",
         label="No longer a hollow pass", color="green", is_good=True)
+    slower = _Row("slower", "The kernel takes longer on its device than on base; no gate closes by"
+        " it.", mark="suspect", level="warning", color="yellow", is_good=True)
     arithmetic_changed = _Row("arithmetic_changed",
         "Rounding explains the errors on head, but in another arithmetic than on base.",
         mark="not_judged", label="Arithmetic change", plural="s", level="notice", color="cyan",
@@ -138,6 +141,8 @@ class RunSummary(RunCounts):
     """Its seeds, for comparing errors; None where nothing depends on it."""
     programs: BuildPrograms | None = None
     """The arithmetics that explain its seeds; None where its build declares one."""
+    times: tuple[Times, ...] = ()
+    """The seconds of its kernel on good devices, as far as they were measured."""
 
     def of(self, *verdicts: Verdict) -> int:
         """Return how many runs have one of these verdicts."""

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from gonogo.flakiness import arithmetic_changes
+from gonogo.flakiness import arithmetic_changes, device_times
 from gonogo.flakiness.classes import (
     LOST,
     NEW,
@@ -81,9 +81,9 @@ def classify(
         change = compare_builds(before.record, head.record)
     case = _Case(before, head, tuple(flags), change)
     findings = [*case.lost(), *case.red(), *case.false_alarm(), *case.hollow()] or [case.good()]
-    if (arithmetic := case.arithmetic()) is not None:
+    if beside := [*filter(None, (case.slower(), case.arithmetic()))]:
         nothing_new = findings[0].kind is Class.passed and not findings[0].evidence
-        findings = [arithmetic] if nothing_new else [*findings, arithmetic]
+        findings = beside if nothing_new else [*findings, *beside]
     return Classification.of(findings)
 
 
@@ -233,6 +233,14 @@ class _Case:
         words = arithmetic_changes.words(changed)
         evidence = {"arithmetic": [asdict(change) for change in changed]}
         return Finding(Class.arithmetic_changed, Verdict.pass_, words, True, evidence)
+
+    def slower(self) -> Finding | None:
+        """Return the finding of a kernel that takes longer on its device than on base."""
+        change = device_times.compare(self.base.times, self.head.times)
+        if change is None or not change.slower:
+            return None
+        evidence = {"time": asdict(change), "policy": POLICY.version}
+        return Finding(Class.slower, Verdict.pass_, change.words, True, evidence)
 
     def _part(
         self, verdict: Verdict, words: str, before: int, number: int, accepted: Accepted | None

@@ -27,6 +27,7 @@ class Ends(StrEnum):
 
     quiet = "quiet"  # enough quiet seeds in a row
     ruled_out = "ruled_out"  # also: the factor was looked for since, and not found
+    timed = "timed"  # also: its seconds were measured since, and are not longer any more
     robust = "robust"  # also: the tail of the errors stays clear of the tolerance
     gauge = "gauge"  # only a gauge: it measures the test, whatever the build
 
@@ -70,7 +71,8 @@ class FlagKind(Described):
     """The kind of problem that a flag reports about a test.
 
     The order is that of triage: first tests that are green and wrong, then what costs time on
-    devices, then false alarms, then right kernels that compute in another way than before.
+    devices, then false alarms, then right kernels that compute in another way than before, or
+    slower.
     """
 
     opens: str
@@ -141,6 +143,11 @@ class FlagKind(Described):
         " [arithmetic](verdicts.md#the-arithmetic) than on earlier builds; see below",
         advice="Acknowledge it where the new arithmetic is intended.", mark=Verdict.not_judged,
         explained_is_quiet=True)
+    slower = _Row("slower", "The kernel takes longer on its device than on an earlier build.",
+        "Slower", opens="the seconds a seed on its device are longer than on the build before, by"
+        " the [limit](#device-time) and more", advice="Compare the builds, or acknowledge it where"
+        " the price is intended.", mark=Verdict.not_judged, explained_is_quiet=True,
+        ends=Ends.timed, steps=(Step.builds,))
     # fmt: on
 
     @property

@@ -77,6 +77,13 @@ class FlakinessPolicy:
     rate_level: float = 0.99
     rate_odds: float = 200.0
 
+    # Device time. A kernel is slower where the interval of the ratio of its seconds lies above the
+    # limit: processes on one device differ by a few percent, which seeds of one process don't show.
+    # With fewer seeds on a side there is no interval.
+    slower_ratio: float = 1.1
+    slower_level: float = 0.99
+    slower_seeds: int = 8
+
     # Sequential seeds.
     stable_rate: float = 0.01
     flaky_rate: float = 0.1

@@ -73,6 +73,23 @@ def beta_quantile(q: float, a: float, b: float) -> float:
     return (low + high) / 2
 
 
+@lru_cache(maxsize=4096)
+def student_quantile(p: float, freedom: float) -> float:
+    """Return the t whose two-sided p is `p`, by bisection on the tail."""
+    low, high = 0.0, 1.0
+    while student_tail(high, freedom) > p:
+        low, high = high, 2 * high
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        if student_tail(middle, freedom) > p:
+            low = middle
+        else:
+            high = middle
+        if high - low <= _PRECISION * high:
+            break
+    return high
+
+
 def student_tail(t: float, freedom: float) -> float:
     """Return the two-sided p of Student's t (DLMF 8.17): I_{v/(v+t^2)}(v/2, 1/2).
 

@@ -77,6 +77,12 @@ class Troublesome:
         ctypes.PyDLL(None).pause()
         return outputs
 
+    def timed(self, outputs: dict, inputs: dict) -> dict:
+        """Measure the kernel, on a host with one processor too few where x begins above zero."""
+        self.device_s = 0.25
+        os.getloadavg = lambda: (os.cpu_count() + (inputs["x"].flat[0] > 0), 0.0, 0.0)
+        return outputs
+
     def fine(self, outputs: dict, inputs: dict) -> dict:
         return outputs
 

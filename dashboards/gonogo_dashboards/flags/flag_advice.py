@@ -39,9 +39,9 @@ def steps(session: Session, flag: FlagRow, test: Mapping[str, Any]) -> Iterator[
 
 
 def _builds(flag: FlagRow, bisection: Mapping[str, str]) -> Iterator[Advice]:
-    change = flag.evidence.get("figures", {}).get("change", {})
-    before, after = change.get("before"), change.get("after")
-    if before and after:
+    builds = flag.evidence.get("rerun", {}).get("builds", ())
+    if len(builds) > 1:
+        before, after = builds[:2]
         yield Advice(flag.kind.advice, "Compare these builds", urls.compare(before, after))
         form = urls.form(urls.NEW_BISECTION, {**bisection, "first": before, "last": after})
         text = "A bisection finds the build that did it."

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo.flakiness import device_times
 from gonogo.spec import diagnoses
 from gonogo.spec.statistics import STATISTICS
 from gonogo.spec.tolerances import for_output
@@ -170,10 +171,11 @@ def _line(
 
 
 def _facts(seed: StoredSeed) -> tuple[tuple[str, str], ...]:
-    spent, before = seed.duration_ms, seed.position
+    spent, kernel, before = seed.duration_ms, seed.device_s, seed.position
     facts = (
         ("device", seed.device),
         ("duration", spent is not None and words.duration(spent / 1000)),
+        ("of this the kernel", kernel is not None and device_times.spelled(kernel)),
         ("ran before it in the same process", before is not None and words.count(before, "kernel")),
         ("finished", f"as number {seed.arrival:,}"),
     )

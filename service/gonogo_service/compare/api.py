@@ -14,6 +14,7 @@ from fastapi import Query
 from gonogo import urls
 from gonogo.flakiness.arithmetic_changes import ArithmeticChange
 from gonogo.flakiness.classes import Class, OpenFlag, RunCounts
+from gonogo.flakiness.device_times import TimeChange
 from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.flakiness.gating import FailOn, Gate
 from gonogo.flakiness.masking import BuildChange
@@ -64,6 +65,8 @@ class FindingEvidence:
     """Device -> runs that are left out, because it was sick"""
     ended_empty: dict[str, int] | None = None
     """Reason -> jobs that ended without any result"""
+    time: TimeChange | None = None
+    """The seconds a seed on the device"""
     waiver: WaiverOfTest | None = None
     otherwise: Class | None = None
     """The class without the waiver"""
@@ -102,6 +105,8 @@ class ComparedOut:
     findings: list[FindingOut]
     base: RunCounts | None
     head: RunCounts | None
+    time: TimeChange | None
+    """Head's seconds a seed on the device over base's, where both sides have enough"""
     check: str | None
     """Command that runs the worst seed again"""
     pair: BuildPair | None

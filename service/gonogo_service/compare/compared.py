@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from gonogo.flakiness.classes import Classification, RunSummary
+from gonogo.flakiness.device_times import TimeChange
 from gonogo.judging.flip_summary import FlipsSummary
 from gonogo_service.compare.sides import Place
 
@@ -38,5 +39,7 @@ class Compared(NamedTuple):
     head: RunSummary | None
     pair: BuildPair | None = None
     """Head's build against base's on equal seeds, if a job compared them."""
+    time: TimeChange | None = None
+    """Head's seconds a seed on the device over base's; None where a side has too few."""
     check: str | None = None
     """The `gonogo check` line that runs it again on head's build; `with_checks` reads it."""

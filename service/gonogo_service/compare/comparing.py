@@ -15,9 +15,11 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.errors import FieldError
+from gonogo.flakiness import device_times as measured
 from gonogo.flakiness.arithmetic_changes import MIN_ELEMENTS, BuildPrograms, pooled
 from gonogo.flakiness.classes import Class, Classification, OpenFlag, RunSummary
 from gonogo.flakiness.classification import classify
+from gonogo.flakiness.device_times import Times
 from gonogo.flakiness.gating import FailOn, Gate, gate
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.waivers import waivable, waived
@@ -34,7 +36,7 @@ from gonogo_service.kit.database.paging import batched
 from gonogo_service.kit.database.states import JobKind
 from gonogo_service.results import arithmetics, flips
 from gonogo_service.suites.model import RunJobRow
-from gonogo_service.tests import build_series, test_specs
+from gonogo_service.tests import build_series, device_times, test_specs
 from gonogo_service.tests.model import TestSpecRow
 from gonogo_service.tests.variants import ISOLATED
 from gonogo_service.waivers import store as waivers
@@ -104,9 +106,13 @@ def compare(session: Session, base: str, head: str, *, now: datetime | None = No
     flags = _flags(session, keys, *both, now)
     active_waivers = waivers.in_force(session, both[1].ids, now=now)
     short_names, names = _names(session, both, places, specs)
-    on_base, on_head = (
-        _with_programs(session, side, both, recorded)
-        for side, recorded in zip(both, _recorded(session, both), strict=True)
+    on_base, on_head = _with_times(
+        session,
+        both,
+        [
+            _with_programs(session, side, both, recorded)
+            for side, recorded in zip(both, _recorded(session, both), strict=True)
+        ],
     )
     pairs = _pairs(session, *both)
     compared = []
@@ -128,7 +134,10 @@ def compare(session: Session, base: str, head: str, *, now: datetime | None = No
             concerned = active_waivers.of(place.test_key, both_names, after.jobs, after.build)
             classification = waived(classification, concerned)
         spec, pair = specs[place.test_key], pairs.get(place)
-        compared.append(Compared(place, names[place], *spec, classification, before, after, pair))
+        time = before and after and measured.compare(before.times, after.times)
+        compared.append(
+            Compared(place, names[place], *spec, classification, before, after, pair, time)
+        )
     compared.sort(key=lambda test: (test.classification.kind.rank, test.name, test.place))
     return Comparison(*both, tuple(compared), POLICY.version)
 
@@ -200,6 +209,30 @@ def _with_programs(
         if place in results
     }
     return {**results, **with_them}
+
+
+def _with_times(
+    session: Session,
+    both: tuple[SideResults, SideResults],
+    results: Sequence[Mapping[Place, RunSummary]],
+) -> list[dict[Place, RunSummary]]:
+    """Return the results of base and head with the seconds of kernels that ran on both.
+
+    They are those of the executor that ran last on head, as another one is another program.
+    """
+    places = both[0].facts.keys() & both[1].facts.keys()
+    every = (job for side in both for place in places for job in side.facts[place])
+    by_job = device_times.of_jobs(session, every)
+
+    def times(side: SideResults, place: Place) -> tuple[Times, ...]:
+        executor = both[1].facts[place][0].executor
+        jobs = (job.id for job in side.facts[place] if job.executor == executor)
+        return tuple(time for job in jobs for time in by_job.get(job, ()))
+
+    return [
+        {**of_side, **{p: replace(of_side[p], times=times(side, p)) for p in places if by_job}}
+        for side, of_side in zip(both, results, strict=True)
+    ]
 
 
 def _pairs(session: Session, base: SideResults, head: SideResults) -> dict[Place, BuildPair]:

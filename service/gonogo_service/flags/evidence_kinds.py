@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from gonogo.flakiness.attribution import Cause, SeedExample
+from gonogo.flakiness.device_times import TimeChange
 from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.flakiness.history import Tail
 from gonogo.flakiness.masking import BuildChange
@@ -117,6 +118,8 @@ class Figures:
     """Earlier builds whose errors look the same"""
     change: BuildChange | None = None
     """The change from the build before"""
+    time: TimeChange | None = None
+    """The seconds a seed on the device over those of the earlier build"""
 
 
 @dataclass(frozen=True, kw_only=True)

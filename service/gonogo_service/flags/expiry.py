@@ -12,7 +12,7 @@ from gonogo.flakiness.flag_kinds import Ends, FlagKind
 from gonogo.flakiness.grades import Stability
 from gonogo.flakiness.policy import POLICY
 from gonogo.spec.verdicts import Verdict
-from gonogo_service.flags import store
+from gonogo_service.flags import slower, store
 from gonogo_service.flags.evidence_kinds import FlagDetail
 from gonogo_service.tests import samples
 from gonogo_service.tests.assessing import Assessment
@@ -52,7 +52,7 @@ def to_resolve(
 
     After the quiet period a factor must have been looked for. Seeds that each ran once say nothing
     of nondeterminism. So at least `few_pairs` seeds must have been compared since the evidence,
-    with none differing. A latent flake needs a tail that stays clear.
+    with none differing. A latent flake needs a tail that stays clear, a slow kernel a measurement.
     """
     resolvable = []
     for flag in store.active(session, assessment.variant):
@@ -109,6 +109,8 @@ def _quiet_seeds(kind: FlagKind, job: JobFacts) -> int | None:
 def _is_over(session: Session, assessment: Assessment, kind: FlagKind, quiet: Quiet) -> bool:
     if kind.ends is Ends.robust:
         return assessment.grade.stability is Stability.robust
+    if kind.ends is Ends.timed:
+        return slower.compared(session, assessment) is not None
     if kind.ends is not Ends.ruled_out:
         return True
     history = samples.of_jobs(session, quiet.jobs)

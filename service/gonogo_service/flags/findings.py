@@ -23,7 +23,7 @@ from gonogo.flakiness.samples import factor_words, outcome_factors
 from gonogo.reports.check_line import check_line
 from gonogo.spec.verdicts import Explanation
 from gonogo_service.devices.model import DeviceRow
-from gonogo_service.flags import arithmetic, store
+from gonogo_service.flags import arithmetic, slower, store
 from gonogo_service.flags.evidence_kinds import (
     Figures,
     LeftOut,
@@ -303,6 +303,15 @@ def _arithmetic(case: _Case, kind: FlagKind) -> FlagRow | None:
     )
 
 
+def _slower(case: _Case, kind: FlagKind) -> FlagRow | None:
+    compared = slower.compared(case.session, case.assessment)
+    if compared is None or not case.runs or not compared[1].slower:
+        return None
+    base, change = compared
+    figures = Figures(time=change)
+    return case.finding(kind, change.words, figures, case.runs, case.runs, earlier=base)
+
+
 BUILDERS: Mapping[FlagKind, Builder] = {
     FlagKind.hangs: _lost,
     FlagKind.crashes: _lost,
@@ -313,6 +322,7 @@ BUILDERS: Mapping[FlagKind, Builder] = {
     FlagKind.latent_flake: _latent,
     FlagKind.fix_masked: _masked,
     FlagKind.arithmetic_changed: _arithmetic,
+    FlagKind.slower: _slower,
 }
 """The function of each kind that runs of several jobs show."""
 

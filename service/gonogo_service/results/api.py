@@ -48,6 +48,8 @@ class ResultOut:
     host_run: str | None
     position: int | None
     duration_ms: float | None
+    device_s: float | None
+    """Seconds of the kernel alone on its device; null where they aren't known"""
     arithmetic: str | None
     judge: str | None
     """The version of the judge"""

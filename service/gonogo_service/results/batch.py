@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from gonogo.judging.columns import SeedColumns
 
 Outputs = Mapping[str, Mapping[str, Any]]
-MAX_DURATION_MS = 1e12
-"""Thirty years."""
+MAX_DURATION = 1e12
+"""Thirty years in milliseconds."""
+TIMES = ("duration_ms", "device_s")
 LARGEST = 1e100
 """An error in float32 divided by the smallest rounding of it is below 1e84."""
 
@@ -74,11 +75,11 @@ class Batch:
         """
         forms.check_rows(self.rows)
         for row in self.rows:
-            position, spent = row.get("position"), row.get("duration_ms")
+            position, spent = row.get("position"), [row.get(name) for name in TIMES]
             is_place = position is None or (type(position) is int and 0 <= position < 2**31)
-            if not is_place or not _is_possible(spent) or (spent or 0) > MAX_DURATION_MS:
+            if not is_place or not all(_is_possible(time, MAX_DURATION) for time in spent):
                 raise forms.SenselessResult(
-                    f"position {str(position)[:40]!r}, duration {str(spent)[:40]!r}"
+                    f"position {str(position)[:40]!r}, duration {str(spent)[:80]!r}"
                 )
         for tests in self.objects.values():
             for name, test in tests.items():
@@ -133,9 +134,9 @@ def is_green(outputs: Outputs) -> bool | None:
     return False if outcomes & RED_OUTCOMES else True if Outcome.passed in outcomes else None
 
 
-def _is_possible(value: object) -> bool:
+def _is_possible(value: object, most: float = LARGEST) -> bool:
     """Return whether a statistic may have a value that isn't a float in every seed."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return True
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and 0 <= value <= LARGEST  # type: ignore[operator]
+    return is_number and 0 <= value <= most  # type: ignore[operator]

@@ -37,6 +37,7 @@ class ResultRow(Base):
     seed_explanation: Mapped[str | None] = mapped_column(ExplanationType)
     position: Mapped[int | None]
     duration_ms: Mapped[float | None]
+    device_s: Mapped[float | None]  # of the kernel alone; None where that isn't known
     message: Mapped[str | None]  # in place 0 only
     verdict: Mapped[str] = mapped_column(VerdictType)
     explanation: Mapped[str | None] = mapped_column(ExplanationType)
@@ -98,6 +99,10 @@ class Sums:
     duration_ms: Mapped[float]
     timed: Mapped[int] = mapped_column(BigInteger)  # seeds with outputs and a duration
     timed_ms: Mapped[float]
+    # seeds with device_s, and the sums of its logarithm and of the logarithm's square
+    device_n: Mapped[int] = mapped_column(BigInteger)
+    device_log: Mapped[float]
+    device_square: Mapped[float]
     tolerance_ratio: Mapped[float | None]
     tolerance_ratio_n: Mapped[int] = mapped_column(BigInteger)
     tolerance_ratio_log: Mapped[float]

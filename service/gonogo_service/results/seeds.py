@@ -48,7 +48,13 @@ MAX_ROWS = 20_000
 _HEAD = (
     *(ResultRow.job_id, ResultRow.seed, ResultRow.repeat, ResultRow.arrival),
     *(ResultRow.seed_verdict, ResultRow.seed_explanation, ResultRow.position),
-    *(ResultRow.duration_ms, ResultRow.message, SourceRow.attempt_id, SourceRow.device),
+    *(
+        ResultRow.duration_ms,
+        ResultRow.device_s,
+        ResultRow.message,
+        SourceRow.attempt_id,
+        SourceRow.device,
+    ),
     *(SourceRow.host_run, SourceRow.arithmetic, SourceRow.judge),
 )
 _ORDERS: Mapping[Order, tuple[Any, ...]] = {
@@ -73,6 +79,7 @@ class StoredSeed(NamedTuple):
     explanation: str | None
     position: int | None
     duration_ms: float | None
+    device_s: float | None
     message: str | None
     attempt: str
     device: str | None

@@ -115,6 +115,8 @@ def _rows(
     for place, row in enumerate(batch.rows):
         verdict, duration = str(row["verdict"]), row.get("duration_ms")
         duration = None if duration is None or duration - duration != 0 else duration
+        seconds = row.get("device_s") or 0.0
+        device_s = seconds if 0 < seconds < math.inf else None
         number, repeat, arrival = int(row["seed"]), int(row["repeat"]), job.done + 1 + place
         of_seed = (arrival, sources[place], verdict, row.get("explanation"), row.get("position"))
         message = storable(row.get("message"))
@@ -123,7 +125,7 @@ def _rows(
         ]
         for order, (_, minus_size, name, output) in enumerate(judged):
             yield (
-                *(job.id, number, repeat, name, order, *of_seed, duration, message),
+                *(job.id, number, repeat, name, order, *of_seed, duration, device_s, message),
                 *_of_output(output, minus_size),
             )
             message = None  # in the first row only

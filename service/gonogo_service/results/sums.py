@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
@@ -178,6 +179,7 @@ def _values(output: Any, statistic: str) -> Any:
 
 
 _UNTIMED = {"empty": 0, "duration_ms": 0.0, "timed": 0, "timed_ms": 0.0}
+_UNTIMED |= {"device_n": 0, "device_log": 0.0, "device_square": 0.0}
 
 
 def _times(batch: Batch, places: Sequence[int], with_outputs: set[int]) -> dict[str, Any]:
@@ -185,11 +187,16 @@ def _times(batch: Batch, places: Sequence[int], with_outputs: set[int]) -> dict[
     given = {place: batch.rows[place].get("duration_ms") for place in places}
     times = {place: ms for place, ms in given.items() if ms is not None and 0 < ms < 1e12}
     timed = [ms for place, ms in times.items() if place in with_outputs]
+    seconds = (batch.rows[place].get("device_s") or 0.0 for place in places)
+    logs = [math.log(second) for second in seconds if 0 < second < math.inf]
     return {
         "empty": len(set(places) - with_outputs),
         "duration_ms": float(sum(times.values())),
         "timed": len(timed),
         "timed_ms": float(sum(timed)),
+        "device_n": len(logs),
+        "device_log": math.fsum(logs),
+        "device_square": math.fsum(log * log for log in logs),
     }
 
 

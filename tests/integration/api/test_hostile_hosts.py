@@ -563,6 +563,7 @@ SENSELESS_OUTPUTS: list[dict[str, Any]] = [
 ]
 SENSELESS_ROWS: list[dict[str, Any]] = [
     *({"duration_ms": 2**64}, {"duration_ms": 1e40}, {"verdict": "splendid"}, {"seed": "0"}),
+    *({"device_s": -1}, {"device_s": 1e40}, {"device_s": "1"}),
     *({"arithmetic": ["x"]}, {"host_run": {}}, {"message": ["x"]}, {"explanation": 1}),
     *({"edges": "x"}, {"edges": {"dx": {"needed_atol": "x"}}}, {"able": 1}, {"sentence": {}}),
     {"outputs": {"S.t": {"outcome": "splendid", "verdict": "pass"}}},

@@ -245,6 +245,37 @@ def tolerance_too_tight(here: World) -> None:
     assert here.flags(test)["tolerance_too_tight"].state == "resolved"
 
 
+def slower(here: World) -> None:
+    test = spec_of(0.51)
+
+    def night(sequence: int, device_s: float, seeds: int = 16) -> None:
+        rows = [
+            row(seed, device_s=device_s * (1.01 if seed % 2 else 0.99) if device_s else None)
+            for seed in range(seeds)
+        ]
+        here.job(rows, test=test, build=f"b{sequence}", sequence=sequence)
+
+    night(1, 2e-3)
+    night(2, 2.15e-3)  # below the limit
+    night(3, 2.8e-3, seeds=POLICY.slower_seeds - 1)  # too few
+    assert here.flags(test) == {}
+    night(4, 2.8e-3)
+    proof = opened(here, "slower", test).evidence
+    change = proof["figures"]["time"]
+    assert (change["before"]["seeds"], change["after"]["seeds"]) == (16, 16)
+    assert change["low"] < 2.8 / 2.15 < change["high"]
+    assert proof["words"] == "2.8 ms a seed, before 2.15 ms: 1.3 times (99%: 1.29 to 1.32)"
+    assert proof["rerun"]["builds"] == ["b2", "b4"]
+    night(5, 2.8e-3)  # as slow as the build before it, and slower than b2
+    assert here.flags(test)["slower"].jobs == 2
+    quiet(here, test, first=6)
+    assert (
+        here.flags(test)["slower"].state == "open"
+    )  # green seeds without a time say nothing of it
+    quiet(here, test, first=8, device_s=2.2e-3)
+    assert here.flags(test)["slower"].state == "resolved"
+
+
 STORIES: tuple[Callable[[World], None], ...] = (
     flaky,
     nondeterministic,
@@ -256,6 +287,7 @@ STORIES: tuple[Callable[[World], None], ...] = (
     crashes,
     passes_by_tolerance,
     tolerance_too_tight,
+    slower,
 )
 
 

@@ -23,6 +23,7 @@ import pytest
 
 from checkout import PYTHONPATH
 from gonogo.errors import FieldError, InfrastructureError
+from gonogo.judging.inputs import generate
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors.base import (
     ExecutorFailure,
@@ -32,6 +33,7 @@ from gonogo_workers.executors.base import (
     KernelHang,
     Stopped,
     duration_of,
+    shaped_inputs,
 )
 from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE, KernelHost, sweep
 from gonogo_workers.executors.log import KEPT_BYTES
@@ -398,6 +400,20 @@ other.kill()
         timeout=WAIT_S,
     )
     assert done.stdout.split() == ["False", "True"], done.stderr
+
+
+def test_the_first_run_and_those_of_a_busy_host_have_no_device_time(
+    start: Callable[[str], KernelHost],
+) -> None:
+    host, seconds = start("timed"), []
+    other = TestSpec.parse({**TEST.canonical(), "shape": [2, 2, 40]})
+    for test, sign in ((TEST, -1), (TEST, -1), (TEST, 1), (other, -1), (other, -1), (TEST, -1)):
+        slot = slot_of(host, test)
+        given = generate(test, 1)
+        slot.write(shaped_inputs(test, {**given, "x": sign * abs(given["x"])}))
+        host.submit({"test": test.canonical(), "seed": 1, **slot.request()})
+        seconds.append(host.receive(time.monotonic() + WAIT_S)["device_s"])
+    assert seconds == [None, 0.25, None, None, 0.25, 0.25]
 
 
 @pytest.mark.parametrize(

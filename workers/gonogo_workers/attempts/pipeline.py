@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
@@ -381,7 +381,7 @@ class Pipeline:
             return
         except (KernelHang, KernelCrash) as problem:
             self._lose(problem)
-        item, place = self._next(), self._place()
+        item, place = self._next(), replace(self._place(), device_s=duration_of(answer, "device_s"))
         self._position += 1
         self._answered(host, item, place, duration_of(answer))
 

@@ -22,19 +22,19 @@ from gonogo.spec.test_spec import TestSpec
 
 FloatArray = NDArray[np.float32]
 Arrays = Mapping[str, FloatArray]
-LONGEST_MS = 1e12
-"""Three decades: no duration of a kernel."""
+LONGEST = 1e12
+"""Three decades in milliseconds: no duration of a kernel."""
 
 
-def duration_of(answer: Mapping[str, Any]) -> float | None:
-    """Return the milliseconds in a child's answer; None for what is no duration.
+def duration_of(answer: Mapping[str, Any], name: str = "ms") -> float | None:
+    """Return a duration in a child's answer; None for what is none.
 
     Code under test can write to the socket, so an answer holds anything.
     """
-    spent = answer.get("ms")
+    spent = answer.get(name)
     if isinstance(spent, bool) or not isinstance(spent, int | float):
         return None
-    return float(spent) if 0 <= spent < LONGEST_MS else None
+    return float(spent) if 0 <= spent < LONGEST else None
 
 
 class Executor(Protocol):
@@ -53,6 +53,9 @@ class Executor(Protocol):
         C-contiguous float32 arrays, whole numbers int32: x, dy of `test["shape"]`; gamma, beta
         `[N]`; mean, rstd `shape[:-1]` (for other kernels: docs/kernels.md). The outputs follow the
         same conventions.
+
+        An attribute `device_s` is optional: the seconds of the kernel alone in this call, or None.
+        Without it, the seconds of the whole call count.
         """
         ...
 

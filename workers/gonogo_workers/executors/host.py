@@ -14,7 +14,7 @@ once, in order:
   open    {"build"}, with the chip's lock: Factory(build)
           -> {"ok": true}
   run     {"test", "seed", "inputs": {name: file}, "outputs": {name: {"file", "shape"}}}
-          -> {"ok": true, "ms", "position"}
+          -> {"ok": true, "ms", "position", "device_s"}
   report  {"selection", "iteration", "seed", "deadline_s", "file"}: the reports go to the file
           -> {"ok": true, "ms", "position", "count"}
   close   executor.close() where there is one, then exit
@@ -136,6 +136,8 @@ class Host:
         self.factory: Any = None
         self.executor: Any = None
         self.position = 0
+        self.warm: list[Any] = []
+        """The tests that ran here, whose kernels are compiled."""
         self.maps: dict[str, np.ndarray[Any, Any]] = {}
 
     def load(self, request: Request) -> Request:
@@ -177,9 +179,27 @@ class Host:
             )
         else:
             outputs = self.executor.run(request["test"], inputs)
-        spent = (time.perf_counter() - start) * 1e3
+        spent = time.perf_counter() - start
+        answer = {
+            "ms": spent * 1e3,
+            "position": position,
+            "device_s": self.device_s(request, spent),
+        }
         problem = self.store(outputs, request["outputs"])
-        return {"ms": spent, "position": position, **({"problem": problem} if problem else {})}
+        return {**answer, "problem": problem} if problem else answer
+
+    def device_s(self, request: Request, spent: float) -> float | None:
+        """Return the seconds of the kernel that just ran: its executor's, else those of the call.
+
+        None: the executor has no device, the kernel was compiled in this call, or this host has
+        more to run than processors, so that the call waited.
+        """
+        if request["test"] not in self.warm:
+            self.warm.append(request["test"])
+            return None
+        seconds = getattr(self.executor, "device_s", spent)
+        is_busy = os.getloadavg()[0] > (os.cpu_count() or 1)
+        return None if is_busy or seconds is None else float(seconds)
 
     def report(self, request: Request) -> Request:
         """Have the executor run a selection.

@@ -12,6 +12,7 @@ import json
 import math
 import os
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -54,6 +55,8 @@ class TorchExecutor:
             raise RuntimeError(
                 f"build {build!r} needs a GPU: this torch ({torch.__version__}) sees none"
             )
+        self.device_s: float | None = None
+        """The seconds of the last kernel, without moving its tensors."""
         torch.set_num_threads(self.setup.threads)
         torch.use_deterministic_algorithms(True)
         self._compiled: dict[tuple[Any, ...], Callable[..., Any]] = {}
@@ -75,6 +78,7 @@ class TorchExecutor:
             name: tensor(test, name, values, self.setup.device) for name, values in inputs.items()
         }
         check(test, tensors)
+        began = self._now()
         shapes = {"mean": shape[:-1], "rstd": shape[:-1], "dgamma": shape[-1:], "dbeta": shape[-1:]}
         if kernel == "layernorm_fw":
             outputs = self._forward(tensors, epsilon)
@@ -89,7 +93,14 @@ class TorchExecutor:
             shapes = dict.fromkeys(("mean", "rstd"), (shape[0], groups))
             samples = {**tensors, "x": tensors["x"].reshape(shape[0], shape[1], -1)}
             outputs = self._plain(group_norm, decomposed_group_norm, samples, epsilon, groups)
+        self.device_s = self._now() - began
         return {name: array(value, shapes.get(name, shape)) for name, value in outputs.items()}
+
+    def _now(self) -> float:
+        """Return the time at which the device has done everything that it was given."""
+        if self.setup.device != "cpu":
+            torch.cuda.synchronize()
+        return time.perf_counter()
 
     def _plain(
         self,

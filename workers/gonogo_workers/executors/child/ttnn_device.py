@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,8 @@ class Device:
     """One opened device for the life of the process."""
 
     _opened: Any = None
+    launch_s: float | None = None
+    """The seconds of the last operation, without moving its tensors."""
 
     @classmethod
     def get(cls) -> Any:
@@ -79,6 +82,16 @@ class Device:
         if cls._opened is None:
             cls._opened = ttnn.open_device(device_id=DEVICE_ID)
         return cls._opened
+
+    @classmethod
+    def timed(cls, operation: Callable[[], Any]) -> Any:
+        """Return the result of an operation; `launch_s` is the time until the device was done."""
+        ttnn.synchronize_device(cls.get())
+        began = time.perf_counter()
+        result = operation()
+        ttnn.synchronize_device(cls.get())
+        cls.launch_s = time.perf_counter() - began
+        return result
 
     @classmethod
     def close(cls) -> None:

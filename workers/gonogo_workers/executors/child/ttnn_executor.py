@@ -182,6 +182,11 @@ class TtnnExecutor:
             raise Unsupported(f"{self.variant} has no {kernel}; it has {', '.join(kernels)}")
         return kernels[kernel].run(test, inputs)
 
+    @property
+    def device_s(self) -> float | None:
+        """The seconds of the last kernel; None on the simulated card, whose time is the host's."""
+        return None if "TT_METAL_SIMULATOR" in os.environ else Device.launch_s
+
     def close(self) -> None:
         """Close the device; called before the process ends."""
         Device.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -95,7 +96,8 @@ class Operation:
             for name in self.outputs
         }
         settings |= {self.outputs[name]: tensor for name, tensor in blanks.items()}
-        y = (self.function or attrgetter(self.call)(ttnn))(*tensors, **settings)
+        operation = self.function or attrgetter(self.call)(ttnn)
+        y = Device.timed(partial(operation, *tensors, **settings))
         if not blanks:
             return {"y": np.ascontiguousarray(self.y(download(y), shape))}
         return {name: download(a).reshape(shape[_axes(name)]) for name, a in blanks.items()}
