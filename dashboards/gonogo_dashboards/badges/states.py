@@ -48,11 +48,13 @@ def of_test(session: Session, key: str, query: Mapping[str, str]) -> BadgeState 
     if not results:
         return BadgeState(label)
     last = max(results, key=lambda variant: (variant.branch != EMULATOR, results[variant][-1].at))
-    cell = build_cells.cell(results[last][-1])
-    state = words.inline(words.mark(cell.verdict).label)
-    if cell.hollow and cell.verdict != build_cells.HOLLOW:
+    newest = results[last][-1]
+    if newest.verdict is None:
+        return BadgeState(label)
+    state = words.inline(words.mark(newest.verdict).label)
+    if newest.hollow and newest.verdict != build_cells.HOLLOW:
         state += ", some hollow"
-    return BadgeState(label, state, cell.verdict)
+    return BadgeState(label, state, newest.verdict)
 
 
 def of_suite(session: Session, name: str) -> BadgeState | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -131,8 +131,8 @@ def view(session: Session, base: str, head: str, limit: int, now: datetime) -> C
     shown = comparing.with_checks(session, comparison, comparison.tests[:limit])
     can_show_more = more and limit < urls.MAX_LENGTH
     both = [
-        _verdicts([test.base for test in comparison.tests]),
-        _verdicts([test.head for test in comparison.tests]),
+        _ran([test.base for test in comparison.tests]),
+        _ran([test.head for test in comparison.tests]),
     ]
     return ComparisonView(
         **frame,
@@ -153,41 +153,36 @@ def view(session: Session, base: str, head: str, limit: int, now: datetime) -> C
     )
 
 
-def _verdicts(ran: Sequence[RunSummary | None]) -> list[tuple[str, bool]]:
-    """Return (the worst verdict, whether some run is hollow) of each test that ran."""
-    return [
-        (build_cells.verdict_of(summary.counts), bool(summary.counts.get(build_cells.HOLLOW)))
-        for summary in ran
-        if summary is not None and any(summary.counts.values())
-    ]
+def _ran(runs: Sequence[RunSummary | None]) -> list[Mapping[str, int]]:
+    """Return the seeds by verdict of each test that ran."""
+    return [run.counts for run in runs if run is not None and any(run.counts.values())]
 
 
-def _deltas(both: Sequence[Sequence[tuple[str, bool]]]) -> tuple[Delta, ...]:
-    """Return the differences of base and head."""
+def _deltas(both: Sequence[Sequence[Mapping[str, int]]]) -> tuple[Delta, ...]:
+    """Return the differences of base and head: the tests that have such a seed."""
 
-    def of(verdicts: Collection[str]) -> list[int]:
-        return [sum(verdict in verdicts for verdict, _ in side) for side in both]
+    def having(*verdicts: str) -> list[int]:
+        return [sum(any(map(seeds.get, verdicts)) for seeds in side) for side in both]
 
-    hollow = [sum(is_hollow for _, is_hollow in side) for side in both]
     return (
-        Delta("Hollow", "pass_by_tolerance", *hollow),
-        Delta("Red", "fail", *of(build_cells.RED)),
-        Delta("Without a result", "error", *of(build_cells.LOST)),
+        Delta("Hollow", "pass_by_tolerance", *having(build_cells.HOLLOW)),
+        Delta("Red", "fail", *having(*build_cells.RED)),
+        Delta("Without a result", "error", *having(*build_cells.LOST)),
         Delta("Tests that ran", "not_judged", *map(len, both)),
     )
 
 
-def _bar(name: str, tests: Sequence[tuple[str, bool]]) -> SideBar:
+def _bar(name: str, tests: Sequence[Mapping[str, int]]) -> SideBar:
     parts = _parts(tests)
     text = ", ".join(f"{part.count:,} {part.label}" for part in parts) or "nothing ran"
     return SideBar(name, parts, sum(part.count for part in parts), text)
 
 
-def _parts(tests: Sequence[tuple[str, bool]]) -> tuple[Count, ...]:
+def _parts(tests: Sequence[Mapping[str, int]]) -> tuple[Count, ...]:
     """Return the parts of a bar: tests by worst verdict, those that are also hollow apart."""
-    numbers = Counter(
-        (verdict, hollow and verdict != build_cells.HOLLOW) for verdict, hollow in tests
-    )
+    verdicts = [(build_cells.verdict_of(seeds), seeds) for seeds in tests]
+    hollow = build_cells.HOLLOW
+    numbers = Counter((one, bool(seeds.get(hollow)) and one != hollow) for one, seeds in verdicts)
     parts: list[Count] = []
     for verdict in words.ordered({verdict for verdict, _ in numbers}):
         looks = words.mark(verdict)

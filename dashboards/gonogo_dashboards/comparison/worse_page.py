@@ -191,13 +191,13 @@ def _line(
 def _kind(before: BuildResult | None, after: BuildResult) -> str:
     if before is None:
         return NEW
-    then, now = _badness(build_cells.cell(before)), _badness(build_cells.cell(after))
+    then, now = _badness(before), _badness(after)
     return SAME if then == now else WORSE if now > then else BETTER
 
 
-def _badness(cell: BuildCell) -> tuple[bool, bool, bool]:
-    """Return how bad a cell is: red, hollow, without a result; the first counts most."""
-    return cell.verdict in build_cells.RED, cell.hollow, cell.verdict in build_cells.LOST
+def _badness(result: BuildResult) -> tuple[bool, bool, bool]:
+    """Return how bad a result is: red, hollow, seeds without a result; the first counts most."""
+    return result.red, result.hollow, result.lost
 
 
 def _changes(

@@ -23,7 +23,7 @@ RED = (Verdict.fail, Verdict.fail_by_tolerance)
 
 @dataclass(frozen=True)
 class BuildCell:
-    """A build in a row of cells; `hollow`: some seed is a hollow pass.
+    """A build in a row of cells; `hollow`: some seed is a hollow pass; `red`: some seed fails.
 
     `event`: a change from the build before that can explain a step, in words; else "".
     """
@@ -31,6 +31,7 @@ class BuildCell:
     build: str
     verdict: str
     hollow: bool
+    red: bool
     lost: bool
     words: str
     event: str = ""
@@ -65,7 +66,7 @@ def recent(results: Sequence[BuildResult], changes: Iterable[Annotation] = ()) -
         cell(result, "; ".join(event.words for event in at_place.get(place, ())))
         for place, result in enumerate(results)
     )
-    hollow, red = sum(one.hollow for one in cells), sum(one.verdict in RED for one in cells)
+    hollow, red = sum(one.hollow for one in cells), sum(one.red for one in cells)
     parts = [f"{hollow:,} hollow"] if hollow else []
     parts += [f"{red:,} red"] if red else []
     lost = sum(one.verdict in LOST for one in cells)
@@ -87,18 +88,21 @@ def places(results: Sequence[BuildResult]) -> list[AxisPlace]:
 
 def cell(result: BuildResult, event: str = "") -> BuildCell:
     """Return a test's result on a build as a cell; `event`: the changes before it, in words."""
-    return _cell(result.build, tuple(result.counts.items()), event)
+    verdict, seeds = seeds_of(tuple(result.counts.items()))
+    text, flags = f"{words.brief(result.build)}: {seeds}", (result.hollow, result.red, result.lost)
+    return BuildCell(result.build, verdict, *flags, text, event)
 
 
 @lru_cache(maxsize=8192)
-def _cell(build: str, items: tuple[tuple[str, int], ...], event: str) -> BuildCell:
-    """Return the cell of a build's seeds by verdict; most cells of a page are alike."""
+def seeds_of(items: tuple[tuple[str, int], ...]) -> tuple[str, str]:
+    """Return the verdict of seeds by verdict, and them in words: "4 hollow pass, 1 fail".
+
+    Most cells of a page are alike.
+    """
     counts = dict(items)
-    seeds = ", ".join(
+    named = (
         f"{counts[name]:,} {words.inline(words.mark(name).label)}"
         for name in words.ordered(counts)
         if counts[name]
     )
-    lost = any(counts.get(name) for name in LOST)
-    text = f"{words.brief(build)}: {seeds}"
-    return BuildCell(build, verdict_of(counts), bool(counts.get(HOLLOW)), lost, text, event)
+    return verdict_of(counts), ", ".join(named)

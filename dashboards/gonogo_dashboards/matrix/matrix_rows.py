@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo_dashboards.kit import words
-from gonogo_dashboards.kit.build_cells import HOLLOW, LOST, RED, verdict_of
+from gonogo_dashboards.kit.build_cells import LOST, seeds_of
 from gonogo_dashboards.kit.labels import Listed, labels
-from gonogo_dashboards.kit.list_rows import counts, details_of, shape_of, tolerance_of
+from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
 from gonogo_service.tests import entry_names, matrices
-from gonogo_service.tests.matrices import BuildRecord, CellPlace, Place
+from gonogo_service.tests.matrices import BuildRecord, Place
 from gonogo_service.tests.model import TestSpecRow
+from gonogo_service.tests.recent_builds import BuildResult
+from gonogo_service.tests.variants import Variant
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,13 @@ class MatrixBuild:
 class MatrixCell:
     """A test on a build: the worst verdict of its seeds.
 
-    `lost` counts hangs, crashes and errors separately. `hollow`: some seed is a hollow pass.
+    `lost` counts hangs, crashes and errors separately. `hollow`: some seed is a hollow pass; `red`:
+    some seed fails.
     """
 
     verdict: str
     hollow: bool
+    red: bool
     lost: int
     seeds: int
     words: str
@@ -72,8 +75,8 @@ def rows_of(session: Session, tests: Sequence[TestSpecRow], place: Place) -> tup
     by_cell = matrices.cells(session, keys, place) if keys else {}
     entries = entry_names.latest(session, set(keys))
     kinds: dict[str, set[tuple[str, str]]] = {}
-    for cell in by_cell:
-        kinds.setdefault(cell.test_key, set()).add((cell.arch, cell.board))
+    for variant, _ in by_cell:
+        kinds.setdefault(variant.test_key, set()).add((variant.arch, variant.board))
     ran = [(test, *kind) for test in tests for kind in sorted(kinds.get(test.key, ()))]
     listed = [
         Listed(test.test, entries.get(test.key), place={"arch": arch, "board": board})
@@ -84,21 +87,17 @@ def rows_of(session: Session, tests: Sequence[TestSpecRow], place: Place) -> tup
         key, form = test.key, test.test
         url = urls.history(key, {"branch": place.branch, "arch": arch, "board": board})
         about = shape_of(form), tolerance_of(form), details_of(form, entries.get(key))
-        seeds = (by_cell.get(CellPlace(key, arch, board, name)) for name in place.builds)
-        cells = tuple(_cell(tuple(one.items())) if one else None for one in seeds)
+        variant = Variant(key, place.branch, arch, board)
+        found = (by_cell.get((variant, name)) for name in place.builds)
+        cells = tuple(_cell(one) if one else None for one in found)
         rows.append(MatrixRow(key, url, label, test.kernel, *about, arch, board, cells))
     return tuple(rows)
 
 
-@lru_cache(maxsize=4096)
-def _cell(items: tuple[tuple[str, int], ...]) -> MatrixCell:
-    """Return the cell of seeds by verdict; most cells of a page are alike."""
-    seeds = dict(items)
-    verdict, total = verdict_of(seeds), sum(seeds.values())
-    shown = counts(seeds, max(1, total))
-    text = ", ".join(f"{count.count:,} {count.label}" for count in shown)
-    lost = sum(seeds.get(one, 0) for one in LOST)
-    return MatrixCell(verdict, bool(seeds.get(HOLLOW)), lost, total, text)
+def _cell(result: BuildResult) -> MatrixCell:
+    verdict, text = seeds_of(tuple(result.counts.items()))
+    lost, seeds = sum(result.counts.get(one, 0) for one in LOST), sum(result.counts.values())
+    return MatrixCell(verdict, result.hollow, result.red, lost, seeds, text)
 
 
 def heads_of(
@@ -108,7 +107,7 @@ def heads_of(
     heads = []
     for place, (build, base) in enumerate(zip(builds, [*builds, older][1:], strict=True)):
         cells = [cell for row in rows if (cell := row.cells[place])]
-        hollow, red = sum(one.hollow for one in cells), sum(one.verdict in RED for one in cells)
+        hollow, red = (sum(getattr(one, kind) for one in cells) for kind in ("hollow", "red"))
         compared = None if base is None else urls.compare(base.name, build.name)
         url = urls.jobs({"build": build.name})
         heads.append(MatrixBuild(build.name, url, build.sequence, hollow, red, compared))

@@ -200,7 +200,7 @@ def _lines(
             verdict=last.verdict if last else None,
             verdict_job=last.job if last else None,
             verdict_build=last.build if last else None,
-            hollow=last is not None and last.hollow > 0,
+            hollow=last is not None and last.hollow,
             job=job.id if job else None,
             build=job.build if job else None,
             state=job.state if job else None,

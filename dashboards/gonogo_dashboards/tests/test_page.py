@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -39,9 +38,17 @@ from gonogo_service.jobs import store as stored_jobs
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.results import arithmetics
 from gonogo_service.results import worst as worst_seeds
-from gonogo_service.tests import assessments, axis_changes, entry_names, trends
+from gonogo_service.tests import (
+    assessments,
+    axis_changes,
+    device_times,
+    entry_names,
+    matrices,
+    trends,
+)
 from gonogo_service.tests.axis_changes import AxisPlace
 from gonogo_service.tests.build_series import Over, by_place
+from gonogo_service.tests.matrices import Place
 from gonogo_service.tests.model import TestSpecRow
 from gonogo_service.tests.trends import METRICS, Trend
 from gonogo_service.tests.variants import PLACE, JobFacts, Variant, jobs_of, newest_builds
@@ -141,10 +148,11 @@ class _VariantPage:
         self.charted = [job for job in self.jobs if since is None or job.created_at >= since]
         self.status = assessments.status(session, variant, build=query.get("build"), jobs=self.jobs)
         self.of_build = [job for job in self.jobs if job.build == self.status.build]
-        seeds = sum((Counter(job.counts) for job in self.of_build), Counter[str]())
-        # as on the job's page: a build on which seeds hung is no pass
-        self.verdict = next(iter(words.ordered(seeds)), None)
-        self.hollow = bool(seeds[build_cells.HOLLOW])
+        build = self.status.build or ""
+        results = matrices.cells(session, [self.key], Place([build], **self.here))
+        shown = results.get((variant, build))
+        self.verdict = None if shown is None else shown.verdict
+        self.hollow = shown is not None and shown.hollow
         metric = query.get("metric", "")
         if metric not in METRICS:
             metric = _deciding(self._declared(query.get("output", "")))
@@ -213,6 +221,7 @@ class _VariantPage:
             "metrics": self._choices(
                 "metric", {name: error_curve.label(name) for name in error_curve.metrics(declared)}
             ),
+            "times": device_times.series(self.session, self.charted),
             "overs": self._choices("over", {"builds": "by build", "days": "by day"}),
             "changes": [
                 {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -13,10 +13,11 @@ from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo_service.jobs.model import JobLabelRow, JobRow
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.states import JobKind
-from gonogo_service.results.model import WHOLE, DailyRow
 from gonogo_service.suites.model import RunJobRow, RunRow
-from gonogo_service.tests import test_list
+from gonogo_service.tests import recent_builds, test_list
 from gonogo_service.tests.model import AssessmentRow, TestSpecRow
+from gonogo_service.tests.recent_builds import BuildResult
+from gonogo_service.tests.variants import ENDED, Variant
 
 HOLLOW = "hollow"
 GRADES = (*(grade.value for grade in (*Stability, *Sharpness)), HOLLOW)
@@ -35,15 +36,6 @@ class BuildRecord(NamedTuple):
     newest_job: str
 
 
-class CellPlace(NamedTuple):
-    """A test on one kind of board, on one build."""
-
-    test_key: str
-    arch: str
-    board: str
-    build: str
-
-
 class Place(NamedTuple):
     """The columns of a matrix: builds of a branch, on one kind of board if it is given."""
 
@@ -57,11 +49,6 @@ class Place(NamedTuple):
         named = (("arch", self.arch), ("board", self.board))
         given = [getattr(table, name) == value for name, value in named if value is not None]
         return [table.branch == self.branch, *given]
-
-    def seeds(self) -> list[ColumnElement[bool]]:
-        """Return the conditions on the sums of whole seeds."""
-        whole = DailyRow.output == WHOLE
-        return [DailyRow.build.in_(list(self.builds)), whole, *self.of(DailyRow)]
 
 
 def builds(session: Session) -> list[BuildRecord]:
@@ -110,17 +97,17 @@ def rows(
     GRADES. Raises BadCursor.
     """
     table, graded = TestSpecRow, AssessmentRow
-    seeds = [DailyRow.test_key == table.key, *place.seeds()]
-    if verdict is not None:
-        seeds.append(DailyRow.verdict == verdict)
-    conditions: list[ColumnElement[bool]] = [exists().where(*seeds)]
-    if kernel is not None:
-        conditions.append(table.kernel == kernel)
     of_test = [
         JobRow.test_key == table.key,
         JobRow.build.in_(list(place.builds)),
         *place.of(JobRow),
     ]
+    ran = select(JobRow.id).where(*of_test, ENDED)
+    if verdict is not None:
+        ran = ran.where(JobRow.counts[verdict].as_integer() > 0)
+    conditions: list[ColumnElement[bool]] = [ran.exists()]
+    if kernel is not None:
+        conditions.append(table.kernel == kernel)
     if label is not None:
         name, equals, value = label.partition("=")
         labeled = [JobLabelRow.job_id == JobRow.id, JobLabelRow.name == name]
@@ -141,15 +128,6 @@ def rows(
 
 def cells(
     session: Session, test_keys: Collection[str], place: Place
-) -> dict[CellPlace, Mapping[str, int]]:
-    """Count seeds by verdict for each test on each kind of board and build.
-
-    The counts are over all devices, contexts and days.
-    """
-    table = DailyRow
-    by = table.test_key, table.arch, table.board, table.build, table.verdict
-    query = select(*by, func.sum(table.n)).where(table.test_key.in_(list(test_keys)))
-    by_cell: dict[CellPlace, dict[str, int]] = {}
-    for *cell, verdict, number in session.execute(query.where(*place.seeds()).group_by(*by)):
-        by_cell.setdefault(CellPlace(*cell), {})[verdict] = int(number)
-    return dict(by_cell)
+) -> dict[tuple[Variant, str], BuildResult]:
+    """Return the results of each test by kind of board and build, over all devices and contexts."""
+    return recent_builds.on_builds(session, test_keys, place.builds, place.of(JobRow))

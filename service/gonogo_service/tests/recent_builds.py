@@ -1,35 +1,45 @@
-"""The results of variants on their last builds, and how often their seeds failed lately.
+"""The results of tests by variant and build: one query, which every page and answer reads.
 
-All reads are bounded. The API process imports this module, so it must not import NumPy.
+Matrix, strips, tiles, lists, badges, flags and comparisons of days count what it counts: the seeds
+of ended jobs, all jobs of a build together. A bisection's runs are left out, because it runs old
+builds again. All reads are bounded. The API process imports this module, so it must not import
+NumPy.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
+from uuid import UUID
 
 from sqlalchemy import (
+    ColumnElement,
     Integer,
     Select,
+    Subquery,
+    Text,
+    and_,
     bindparam,
     case,
+    cast,
     func,
+    literal,
+    literal_column,
     select,
 )
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
-from gonogo.spec.verdicts import Verdict
-from gonogo_service.bisections.model import ProbeRow
+from gonogo.flakiness.classes import LOST
+from gonogo.spec.verdicts import WORST_FIRST, Verdict
 from gonogo_service.jobs.model import JobRow
-from gonogo_service.kit.database.columns import IdType
+from gonogo_service.kit.database.columns import IdType, VerdictType
 from gonogo_service.kit.database.each import Given, of_each
 from gonogo_service.kit.database.ids import floor
 from gonogo_service.kit.database.paging import batched
-from gonogo_service.results.model import WHOLE, DailyRow
+from gonogo_service.results.model import WHOLE, DailyRow, JobBlockRow
 from gonogo_service.tests.variants import COLUMNS, ENDED, NAMES, Variant
 
 _NEWEST_JOBS = 48
@@ -38,31 +48,120 @@ _MAX_VARIANTS = 50
 NO_START, _NO_END = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
 WEEK, MONTH = 7, 30
 """Days of the two rates."""
-_PROBE = select(ProbeRow.job_id).where(ProbeRow.job_id == JobRow.id).correlate(JobRow).exists()
-STANDING = ENDED & ~_PROBE
-"""The jobs whose results say how a test stands: a bisection runs old builds again."""
-
-
-class BuildResult(NamedTuple):
-    """A build of a variant: its seeds by verdict over the variant's newest jobs."""
-
-    build: str
-    counts: Mapping[str, int]
-    at: datetime
-    job: str
-    """The job whose verdict it is; the newest one where none was judged."""
-    verdict: str | None
-    """The worst verdict of its jobs that were judged; None where none was."""
-    hollow: int
-    """Hollow seeds, or tests of a selection, of all its jobs."""
+JOBS = (
+    JobRow.id,
+    *(getattr(JobRow, name) for name in NAMES),
+    JobRow.build_sequence,
+    JobRow.build,
+    JobRow.verdict,
+    JobRow.hollow,
+    JobRow.finished_at,
+)
+"""The columns of the jobs that `per_build` reads."""
+SEEDS = tuple(f"n{place}" for place, _ in enumerate(WORST_FIRST))
+"""The names of the columns with the seeds of each verdict."""
+FLAGS = "hollow", "wrong", "false_alarm", "red", "flaky", "lost"
+"""The facts of a Standing that are true or not."""
 
 
 @dataclass(frozen=True)
-class FailureRate:
-    """The failed seeds among those that passed or failed; hangs, crashes and errors don't count."""
+class Standing:
+    """What the results of a test on a build say, or those on several builds or variants."""
 
-    failed: int = 0
-    runs: int = 0
+    hollow: bool
+    """Some seed, or test of a selection, passes only by tolerance."""
+    wrong: bool
+    """Some seed fails, and rounding doesn't explain it."""
+    false_alarm: bool
+    """Some seed fails that rounding explains."""
+    red: bool
+    """Some seed fails: it is wrong, a false alarm, or was not judged."""
+    flaky: bool
+    """Seeds of one build pass and fail."""
+    lost: bool
+    """Some seed crashed, hung or met an error."""
+    verdict: str | None
+    """The worst verdict of its jobs; None where none was judged."""
+    job: str
+    """The newest job with that verdict."""
+    at: datetime
+    """When a job of it ended last."""
+    build: str
+    """The build; of several the one that ran last, or ""."""
+
+
+@dataclass(frozen=True)
+class BuildResult(Standing):
+    """The results of a variant on one build."""
+
+    counts: Mapping[str, int]
+    """Its seeds by verdict."""
+
+
+def per_build(jobs: Subquery) -> Select[Any]:
+    """Return the query of the results of jobs by variant and build; `jobs` have the columns JOBS.
+
+    `worst` is how bad the worst verdict of a job is (two digits), then the newest job with it; n0,
+    n1, ... are the seeds by verdict, null for none.
+    """
+    # in few words: psycopg reads a statement of more than 4 kB anew each time
+    job, block = jobs.c, aliased(JobBlockRow, name="b")
+    ranks = {literal_column(f"'{one}'"): literal_column(f"'{99 - one.rank}'") for one in Verdict}
+    badness = case(ranks, value=job.verdict, else_=literal_column("'00'"))
+    failed, passed = (func.sum(one) > literal_column("0") for one in (block.failed, block.passed))
+    place = *(job[name] for name in NAMES), job.build_sequence, job.build
+    return (
+        select(
+            *place,
+            func.max(job.finished_at).label("at"),
+            func.max(badness.concat(cast(job.id, Text))).label("worst"),
+            (func.max(job.hollow) > literal_column("0")).label("hollow"),
+            failed.label("red"),
+            and_(failed, passed).label("flaky"),
+            *(
+                func.sum(block.n)
+                .filter(block.verdict == literal(verdict, VerdictType, literal_execute=True))
+                .label(name)
+                for name, verdict in zip(SEEDS, WORST_FIRST, strict=True)
+            ),
+        )
+        .outerjoin(block, and_(block.job_id == job.id, block.output == WHOLE))
+        .group_by(*place)
+    )
+
+
+def result(row: Sequence[Any]) -> tuple[Variant, BuildResult]:
+    """Return the variant and the result of a row of `per_build`."""
+    _, build, at, worst, hollow, red, flaky, *numbers = row[len(NAMES) :]
+    seeds = zip(WORST_FIRST, numbers, strict=True)
+    counts = {str(verdict): int(number) for verdict, number in seeds if number}
+    badness = int(worst[:2])
+    return Variant(*row[: len(NAMES)]), BuildResult(
+        hollow=bool(hollow),
+        wrong=Verdict.fail in counts,
+        false_alarm=Verdict.fail_by_tolerance in counts,
+        red=bool(red),
+        flaky=bool(flaky),
+        lost=not counts.keys().isdisjoint(LOST),
+        verdict=WORST_FIRST[99 - badness] if badness else None,
+        job=str(UUID(worst[2:])),
+        at=at,
+        build=build,
+        counts=counts,
+    )
+
+
+def on_builds(
+    session: Session,
+    test_keys: Collection[str],
+    builds: Collection[str],
+    conditions: Sequence[ColumnElement[bool]],
+) -> dict[tuple[Variant, str], BuildResult]:
+    """Return the results of tests on builds by variant and build; `conditions` are on jobs."""
+    of_tests = JobRow.test_key.in_(list(test_keys)), JobRow.build.in_(list(builds))
+    query = per_build(select(*JOBS).where(ENDED, *of_tests, *conditions).subquery())
+    found = map(result, session.execute(query))
+    return {(variant, one.build): one for variant, one in found}
 
 
 def results(
@@ -75,68 +174,61 @@ def results(
 ) -> dict[Variant, tuple[BuildResult, ...]]:
     """Return the last `builds` builds of each variant in their order, the newest last.
 
-    since, before: only jobs that were submitted in this time count. The runs of a bisection are
-    left out: it runs old builds again.
+    since, before: only jobs that were submitted in this time count.
     """
-    by_variant: dict[Variant, tuple[BuildResult, ...]] = {}
+    by_variant: dict[Variant, list[tuple[tuple[int, str], BuildResult]]] = {}
     for batch in batched(sorted(variants), _MAX_VARIANTS):
         values = {
             "since": NO_START if since is None else floor(since),
             "before": _NO_END if before is None else floor(before),
             "jobs": min(_NEWEST_JOBS, builds + 12),
         }
-        rows = of_each(
-            session, _newest_jobs, COLUMNS, [astuple(variant) for variant in batch], values
-        )
-        builds_by_place: dict[int, dict[tuple[int, str], list[BuildResult]]] = {}
-        for place, sequence, *columns in rows:
-            job = BuildResult(*columns)
-            of_variant = builds_by_place.setdefault(place, {})
-            of_variant.setdefault((sequence, job.build), []).append(job)
-        for place, of_variant in builds_by_place.items():
+        each = [astuple(variant) for variant in batch]
+        for _, *row, newest in of_each(session, _last_builds, COLUMNS, each, values):
+            variant, one = result(row)
+            sequence = row[len(NAMES)]
             # The emulator's builds have one sequence number; there the newest job decides.
-            order = sorted(of_variant.items(), key=lambda item: (item[0][0], item[1][0].at))
-            by_variant[batch[place]] = tuple(_merged(jobs) for _, jobs in order[-builds:])
-    return by_variant
+            by_variant.setdefault(variant, []).append(((sequence, newest), one))
+    return {
+        variant: tuple(one for _, one in sorted(some, key=itemgetter(0))[-builds:])
+        for variant, some in by_variant.items()
+    }
 
 
-def _merged(jobs: Sequence[BuildResult]) -> BuildResult:
-    """Return the result of a build from those of its jobs, which come newest first."""
-    newest, *older = jobs
-    if not older:
-        return newest
-    judged = ((Verdict(job.verdict).rank, job) for job in jobs if job.verdict is not None)
-    _, worst = min(judged, key=itemgetter(0), default=(0, newest))
-    counts = Counter[str]()
-    for job in jobs:
-        counts.update(job.counts)
-    hollow = sum(job.hollow for job in jobs)
-    return BuildResult(newest.build, counts, newest.at, worst.job, worst.verdict, hollow)
+def _last_builds(given: Given) -> Select[*tuple[Any, ...]]:
+    """Return the query of the results of a variant's last builds, each with its newest job.
 
-
-def _newest_jobs(given: Given) -> Select[*tuple[Any, ...]]:
-    """Return the query of a variant's newest jobs."""
+    They are the builds of its newest jobs, and each counts with all of its jobs.
+    """
     table = JobRow
-    columns = (
-        table.build_sequence,
-        table.build,
-        table.counts,
-        table.created_at,
-        table.id,
-        table.verdict,
-        table.hollow,
+    of_variant = (
+        *(getattr(table, name) == given(name) for name in NAMES),
+        ENDED,
+        table.id >= bindparam("since", type_=IdType),
+        table.id < bindparam("before", type_=IdType),
     )
-    return (
-        select(*columns)
-        .where(
-            *(getattr(table, name) == given(name) for name in NAMES),
-            STANDING,
-            table.id >= bindparam("since", type_=IdType),
-            table.id < bindparam("before", type_=IdType),
-        )
-        .order_by(table.id.desc())
+    newest = (
+        select(table.build_sequence, table.build, table.id)
+        .where(*of_variant)
+        .order_by(table.build_sequence.desc(), table.id.desc())
         .limit(bindparam("jobs", type_=Integer))
+        .subquery()
+        .c
     )
+    place = newest.build_sequence, newest.build
+    last = func.max(cast(newest.id, Text)).label("newest")
+    builds = select(*place, last).group_by(*place).subquery()
+    same = table.build_sequence == builds.c.build_sequence, table.build == builds.c.build
+    jobs = select(*JOBS, builds.c.newest).join(builds, and_(*same)).where(*of_variant).subquery()
+    return per_build(jobs).add_columns(func.max(jobs.c.newest).label("newest"))
+
+
+@dataclass(frozen=True)
+class FailureRate:
+    """The failed seeds among those that passed or failed; hangs, crashes and errors don't count."""
+
+    failed: int = 0
+    runs: int = 0
 
 
 def failure_rates(

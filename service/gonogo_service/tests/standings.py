@@ -10,22 +10,21 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache, partial
+from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Select, Text, and_, bindparam, case, func, select
+from sqlalchemy import Select, Text, and_, bindparam, case, func, literal, select
 from sqlalchemy.orm import Session
 
-from gonogo.flakiness.classes import LOST
 from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.spec.described import Described, Row
 from gonogo.spec.verdicts import WORST_FIRST, Verdict
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.columns import IdType, UtcTime
 from gonogo_service.kit.database.ids import floor
-from gonogo_service.results.model import WHOLE, JobBlockRow
-from gonogo_service.tests import recent_days
-from gonogo_service.tests.recent_builds import STANDING
-from gonogo_service.tests.variants import NAMES, Variant
+from gonogo_service.tests import recent_builds, recent_days
+from gonogo_service.tests.recent_builds import FLAGS, JOBS, SEEDS, Standing
+from gonogo_service.tests.variants import ENDED, NAMES, Variant
 
 WINDOW = timedelta(days=30)
 """A test that didn't run for so long has no standing."""
@@ -76,31 +75,6 @@ class Kind(Described):
 
 COUNTED = Kind.hollow, Kind.red, Kind.flaky, Kind.lost
 """The kinds that a Standing tells; grades and flags tell the others."""
-
-
-@dataclass(frozen=True)
-class Standing:
-    """The results of a variant on its newest build, or the worst of several."""
-
-    hollow: bool
-    """Some seed passes only by tolerance."""
-    wrong: bool
-    """Some seed fails, and rounding doesn't explain it."""
-    false_alarm: bool
-    """Some seed fails that rounding explains."""
-    red: bool
-    """Some seed fails: it is wrong, a false alarm, or was not judged."""
-    flaky: bool
-    """Seeds of one build pass and fail."""
-    lost: bool
-    """Some seed crashed, hung or met an error."""
-    verdict: str | None
-    """The worst verdict of its jobs; None where none was judged."""
-    at: datetime
-    """When a job of it ended last, on any build."""
-
-
-_FLAGS = "hollow", "wrong", "false_alarm", "red", "flaky", "lost"
 Standings = Mapping[Variant, Standing]
 
 
@@ -125,14 +99,7 @@ def read(
     }
     given = tuple(name for name, value in values.items() if value is not None)
     rows = session.execute(_query(given, every_build), {name: values[name] for name in given})
-    return {
-        Variant(*variant): Standing(
-            **dict(zip(_FLAGS, map(bool, flags), strict=True)),
-            verdict=None if rank is None else WORST_FIRST[rank],
-            at=at,
-        )
-        for *variant, at, rank, flags in ((*row[:6], row[6:]) for row in rows)
-    }
+    return dict(map(recent_builds.result, rows))
 
 
 def of_kind(standings: Standings, kind: Kind) -> set[str]:
@@ -155,8 +122,10 @@ def worst_verdict(standings: Iterable[Standing]) -> str | None:
 
 
 def _worst(some: list[Standing]) -> Standing:
-    flags = {name: any(getattr(one, name) for one in some) for name in _FLAGS}
-    return Standing(**flags, verdict=worst_verdict(some), at=max(one.at for one in some))
+    flags = {name: any(getattr(one, name) for one in some) for name in FLAGS}
+    verdict, newest = worst_verdict(some), max(some, key=attrgetter("at"))
+    job = max(one.job for one in some if one.verdict == verdict)
+    return Standing(**flags, verdict=verdict, job=job, at=newest.at, build=newest.build)
 
 
 class Memory(recent_days.Memory[Standings]):
@@ -184,71 +153,41 @@ def _counted(session: Session, now: datetime, first: date) -> dict[date, Standin
 
 @cache  # building the statement takes longer than running it
 def _query(given: Collection[str], every_build: bool) -> Select[Any]:
-    job, block = _jobs(given, every_build).subquery().c, JobBlockRow
-    variant = [job[name] for name in NAMES]
-
-    def seeds(*verdicts: Verdict) -> Any:
-        return func.coalesce(func.sum(case((block.verdict.in_(verdicts), block.n), else_=0)), 0)
-
-    failed, passed = (func.coalesce(func.sum(one), 0) for one in (block.failed, block.passed))
-    of_build = (
-        select(
-            *variant,
-            (func.max(job.hollow) > 0).label("hollow"),
-            (seeds(Verdict.fail) > 0).label("wrong"),
-            (seeds(Verdict.fail_by_tolerance) > 0).label("false_alarm"),
-            (failed > 0).label("red"),
-            and_(failed > 0, passed > 0).label("flaky"),
-            (seeds(*LOST) > 0).label("lost"),
-            func.min(job.rank).label("rank"),
-            func.max(job.at).label("at"),
-        )
-        .outerjoin(block, and_(block.job_id == job.id, block.output == WHOLE))
-        .group_by(*variant, job.build)
-        .subquery()
-        .c
-    )
-    of_variant = [of_build[name] for name in NAMES]
-    newest = func.max(of_build.at, type_=UtcTime())
-    flags = (func.max(case((of_build[name], 1), else_=0)) for name in _FLAGS)
-    columns = *of_variant, newest, func.min(of_build.rank), *flags
-    return select(*columns).group_by(*of_variant)
+    of_builds = recent_builds.per_build(_jobs(given, every_build).subquery())
+    if not every_build:
+        return of_builds
+    one = of_builds.subquery().c
+    variant = [one[name] for name in NAMES]
+    flags = (func.max(case((one[name], 1), else_=0)) for name in ("hollow", "red", "flaky"))
+    newest = func.max(one.at, type_=UtcTime()), func.max(one.worst)
+    several = literal(0), literal("")  # no sequence, no build
+    columns = *variant, *several, *newest, *flags, *(func.sum(one[name]) for name in SEEDS)
+    return select(*columns).group_by(*variant)
 
 
 def _jobs(given: Collection[str], every_build: bool) -> Select[Any]:
-    """Return the query of the jobs that count, each with the time its variant ran last."""
+    """Return the query of the jobs that count."""
     table = JobRow
     places = [getattr(table, name) for name in NAMES]
     since = table.id >= bindparam("since", type_=IdType)
-    conditions = [STANDING, since]
+    conditions = [ENDED, since]
     if "until" in given:
         conditions.append(table.id < bindparam("before", type_=IdType))
         conditions.append(table.finished_at <= bindparam("until", type_=UtcTime))
     if "branch" in given:
         conditions.append(table.branch == bindparam("branch", type_=Text))
-    rank = case({str(verdict): verdict.rank for verdict in WORST_FIRST}, value=table.verdict)
-    columns = table.id, *places, table.build, table.hollow, rank.label("rank")
     if every_build:
-        return select(*columns, table.finished_at.label("at")).where(*conditions)
-    newest = (
-        select(
-            *places,
-            func.max(table.build_sequence).label("build_sequence"),
-            func.max(table.finished_at).label("at"),
-        )
-        .where(*conditions)
-        .group_by(*places)
-        .subquery()
-        .c
-    )
+        return select(*JOBS).where(*conditions)
+    sequence = func.max(table.build_sequence).label("build_sequence")
+    newest = select(*places, sequence).where(*conditions).group_by(*places).subquery().c
     of_variant = [getattr(table, name) == newest[name] for name in NAMES]
     # The emulator's builds have one sequence number; there the newest job decides.
     last = func.first_value(table.build).over(partition_by=places, order_by=table.id.desc())
     on_newest = *of_variant, table.build_sequence == newest.build_sequence
     # without `since`: a build counts with all its jobs, and their index is ix_jobs_newest
     jobs = (
-        select(*columns, newest.at, last.label("last"))
-        .join(newest.at.table, and_(*on_newest))
+        select(*JOBS, last.label("last"))
+        .join(newest.build_sequence.table, and_(*on_newest))
         .where(*(condition for condition in conditions if condition is not since))
         .subquery()
     )

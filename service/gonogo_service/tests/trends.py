@@ -36,7 +36,6 @@ from gonogo_service.tests.variants import (
     Variant,
     jobs_of,
     judged_alike,
-    probes,
 )
 
 MAX_JOBS = 1000
@@ -182,9 +181,7 @@ def _computed(
     groups: dict[tuple[float, str], list[JobFacts]] = {}
     for member in (variant, *(() if metric == OF_TOLERANCE else siblings)):
         jobs = judged_alike(jobs_of(session, member, limit=MAX_JOBS))
-        # a bisection runs old builds again
-        left_out = probes(session, jobs) if over == "days" else set()
-        of_member = by_place((job for job in jobs if job.id not in left_out), over)
+        of_member = by_place(jobs, over)
         for place in sorted(of_member)[-MAX_BUILDS:]:
             groups.setdefault(place, []).extend(of_member[place])
     read_of = {place: shares(jobs, SEEDS_PER_BUILD) for place, jobs in groups.items()}

@@ -33,8 +33,9 @@ COUNTED = JobRow.reference.is_(None) & JobRow.kind.in_(LISTED_KINDS)
 """The jobs that count into the sums of their test: not gauges or comparisons of two builds."""
 OVER = JobRow.state.in_((JobState.finished, JobState.cancelled))
 """The jobs that are over and could run."""
-ENDED = COUNTED & OVER & (JobRow.done > 0)
-"""The jobs with results that a test's history reads."""
+_PROBE = select(ProbeRow.job_id).where(ProbeRow.job_id == JobRow.id).correlate(JobRow).exists()
+ENDED = COUNTED & OVER & (JobRow.done > 0) & ~_PROBE
+"""The jobs whose results say how a test stands: a bisection only runs old builds again."""
 
 
 @dataclass(frozen=True, order=True)
@@ -143,12 +144,6 @@ def judged_alike(jobs: Iterable[JobFacts]) -> tuple[JobFacts, ...]:
     judges = {job.id: job.judge for job in every if job.judge is not None}
     judge = judges[max(judges)] if judges else None
     return tuple(job for job in every if job.judge in (None, judge))
-
-
-def probes(session: Session, jobs: Collection[JobFacts]) -> set[str]:
-    """Return the ids of the jobs that are runs of a bisection."""
-    ids = [job.id for job in jobs]
-    return set(session.scalars(select(ProbeRow.job_id).where(among(session, ProbeRow.job_id, ids))))
 
 
 def graded_job(session: Session, variant: Variant) -> JobFacts | None:

@@ -14,7 +14,7 @@ from sqlalchemy import Engine, select, update
 import gauge_results
 import nightly_history
 import stored_jobs
-from api import in_process
+from api import Api
 from gonogo.closeness import NEEDED_RTOLS
 from gonogo.settings import Settings
 from gonogo.spec.test_spec import TestSpec
@@ -56,6 +56,7 @@ def test_tests_by_builds_are_read_from_the_sums(engine: Engine) -> None:
                 stored_jobs.unwell(1, "error", "no device"),
             ],
         )
+        stored_jobs.finish(session, lost.id)
         nightly_history.submit(session, [0], build="elsewhere", sequence=1, branch="other")
         job = session.scalars(
             select(JobRow).where(JobRow.test_key == other, JobRow.board == "n300")
@@ -317,66 +318,61 @@ def test_of_many_seeds_each_build_shows_its_worst_and_the_range_of_all(
     assert [(mark.seed, mark.verdict, mark.value) for mark in odd_ones] == [(49, "fail", None)]
 
 
-def test_the_pages_say_what_their_twins_say_and_hostile_names_stay_text(
-    migrated_sqlite_url: str,
-) -> None:
-    with in_process(migrated_sqlite_url) as api:
-        empty = api.client.get("/matrix")
-        assert (empty.status_code, "No build has run yet" in empty.text) == (200, True)
-        assert api.client.get("/matrix.json").json()["rows"] == []
-        with api.context.session() as session:
-            key = nightly_history.masked(session)
-            nightly_history.night(session, EVIL, 9, range(2))
-        page, twin = (
-            api.client.get("/matrix?builds=3").text,
-            api.client.get("/matrix.json?builds=3").json(),
-        )
-        assert EVIL not in page
-        assert "&lt;img src=x onerror=alert(1)&gt;" in page
-        assert [build["name"] for build in twin["builds"]] == [EVIL, "fixed-4c1e", "b0304ff7a5"]
-        assert (
-            page.count('class="cell v-pass_by_tolerance hollow"')
-            == sum(cell["hollow"] for cell in twin["rows"][0]["cells"])
-            == 1
-        )
-        lines = list(csv.DictReader(io.StringIO(api.client.get("/matrix.csv?builds=3").text)))
-        assert [
-            (line["test"], line["build"], line["verdict"], line["seeds"]) for line in lines
-        ] == [
-            (row["test"], build["name"], cell["verdict"], str(cell["seeds"]))
-            for row in twin["rows"]
-            for build, cell in zip(twin["builds"], row["cells"], strict=True)
-            if cell
-        ]
-        assert 'href="/matrix" aria-current="page"' in page
-        bad = api.client.get("/matrix.json?cursor=x")
-        assert (bad.status_code, bad.json()["detail"]) == (
-            400,
-            "cursor: unknown; follow the link `next` of this list",
-        )
-        assert api.client.get("/matrix?cursor=x").status_code == 400
-        for odd in (
-            "builds=-1",
-            "builds=999999",
-            "limit=x",
-            "verdict=%22",
-            "branch=%22%27",
-            "until=zz",
-            "board=%F0%9F%92%A9",
-        ):
-            assert api.client.get(f"/matrix?{odd}").status_code == 200
-        assert "Hatched below another shape" not in page  # nothing is mixed
-        hollow = api.client.get(
-            f"/tests/{key}?build=b0304ff7a5"
-        ).text  # the banner has the looks of the worst that is known
-        assert 'class="banner v-pass_by_tolerance" id="grade"' in hollow
-        test, marks = (
-            api.client.get(f"/tests/{key}").text,
-            api.client.get(f"/tests/{key}.json").json()["strip"]["marks"],
-        )
-        assert "<img src=x" not in test
-        assert 'id="chart-strip"' in test
-        assert len(marks) == 22
+def test_the_pages_say_what_their_twins_say_and_hostile_names_stay_text(api: Api) -> None:
+    empty = api.client.get("/matrix")
+    assert (empty.status_code, "No build has run yet" in empty.text) == (200, True)
+    assert api.client.get("/matrix.json").json()["rows"] == []
+    with api.context.session() as session:
+        key = nightly_history.masked(session)
+        nightly_history.night(session, EVIL, 9, range(2))
+    page, twin = (
+        api.client.get("/matrix?builds=3").text,
+        api.client.get("/matrix.json?builds=3").json(),
+    )
+    assert EVIL not in page
+    assert "&lt;img src=x onerror=alert(1)&gt;" in page
+    assert [build["name"] for build in twin["builds"]] == [EVIL, "fixed-4c1e", "b0304ff7a5"]
+    assert (
+        page.count('class="cell v-pass_by_tolerance hollow"')
+        == sum(cell["hollow"] for cell in twin["rows"][0]["cells"])
+        == 1
+    )
+    lines = list(csv.DictReader(io.StringIO(api.client.get("/matrix.csv?builds=3").text)))
+    assert [(line["test"], line["build"], line["verdict"], line["seeds"]) for line in lines] == [
+        (row["test"], build["name"], cell["verdict"], str(cell["seeds"]))
+        for row in twin["rows"]
+        for build, cell in zip(twin["builds"], row["cells"], strict=True)
+        if cell
+    ]
+    assert 'href="/matrix" aria-current="page"' in page
+    bad = api.client.get("/matrix.json?cursor=x")
+    assert (bad.status_code, bad.json()["detail"]) == (
+        400,
+        "cursor: unknown; follow the link `next` of this list",
+    )
+    assert api.client.get("/matrix?cursor=x").status_code == 400
+    for odd in (
+        "builds=-1",
+        "builds=999999",
+        "limit=x",
+        "verdict=%22",
+        "branch=%22%27",
+        "until=zz",
+        "board=%F0%9F%92%A9",
+    ):
+        assert api.client.get(f"/matrix?{odd}").status_code == 200
+    assert "Hatched below another shape" not in page  # nothing is mixed
+    hollow = api.client.get(
+        f"/tests/{key}?build=b0304ff7a5"
+    ).text  # the banner has the looks of the worst that is known
+    assert 'class="banner v-pass_by_tolerance" id="grade"' in hollow
+    test, marks = (
+        api.client.get(f"/tests/{key}").text,
+        api.client.get(f"/tests/{key}.json").json()["strip"]["marks"],
+    )
+    assert "<img src=x" not in test
+    assert 'id="chart-strip"' in test
+    assert len(marks) == 22
 
 
 def test_what_got_worse_compares_both_ends_of_a_span(

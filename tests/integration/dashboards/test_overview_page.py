@@ -4,13 +4,11 @@ nothing does."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from html import escape
 from typing import Any
 
-import pytest
 import time_machine
 from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
@@ -18,7 +16,6 @@ from sqlalchemy.orm import Session
 import stored_jobs
 import stored_webhooks
 from api import in_process
-from database_params import BOTH
 from gonogo_dashboards.devices import lines as device_lines
 from gonogo_dashboards.overview import overview
 from gonogo_dashboards.overview.overview import OverviewView
@@ -31,7 +28,7 @@ from gonogo_service.hosts import store as hosts
 from gonogo_service.hosts.model import HostRow
 from gonogo_service.jobs import closing
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.kit.database.engine import make_engine, reading, session
+from gonogo_service.kit.database.engine import reading, session
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import DeliveryState, JobState
 from gonogo_service.kit.principals import Keys
@@ -51,14 +48,6 @@ def look(
         return overview.overview(current, memory or overview.Memory(), utcnow() + later, 30.0)
 
 
-@pytest.fixture
-def engine(lite_database_url: str) -> Iterator[Engine]:
-    database_engine = make_engine(lite_database_url)
-    yield database_engine
-    database_engine.dispose()
-
-
-@BOTH
 def test_hollow_findings_come_first_each_kind_with_its_latest(engine: Engine) -> None:
     with session(engine) as current:
         tight = stored_jobs.submit(current, build="correct", seeds=1)
@@ -90,7 +79,8 @@ def test_hollow_findings_come_first_each_kind_with_its_latest(engine: Engine) ->
         "devices": (0, 0, None),
     }
     cells = [cell.verdict for row in view.glance.rows for cell in row.cells if cell]
-    assert sorted(cells) == ["fail_by_tolerance", "pass", *["pass_by_tolerance"] * 4]
+    # the job that runs has a result already: it counts when the job has ended
+    assert sorted(cells) == ["fail_by_tolerance", *["pass_by_tolerance"] * 4]
     assert [(need.what, need.count) for need in view.needs] == [
         ("hollow", 4),
         ("red", 1),
@@ -196,7 +186,6 @@ def test_a_bad_device_needs_someone_and_a_busy_one_leads_to_its_job(engine: Engi
     assert look(engine).fleet.trouble == ()
 
 
-@BOTH
 def test_days_that_are_over_are_counted_once_and_today_each_time(engine: Engine) -> None:
     now, memory = utcnow().replace(hour=9), recent_days.Memory[Counter[str]]()
 
