@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from api import JOB, Api, in_process
+from api import JOB, Api
 from gonogo_service.builds import store as builds
 from suite_runs import SUITE
 
@@ -17,25 +17,23 @@ def shown(api: Api, address: str) -> str:
     return answer.text
 
 
-def test_a_badge_says_not_run_or_no_such_name(migrated_sqlite_url: str) -> None:
-    with in_process(migrated_sqlite_url) as api:
-        assert api.client.post("/api/v1/suites", json=SUITE).status_code == 201
-        with api.context.session() as session:
-            builds.add(session, name="b1", executor="ttnn", branch="main", sequence=1)
-        key = api.get(f"/jobs/{api.submit()}")["test_key"]
-        name = f"{JOB['test']['kernel']} " + "×".join(map(str, JOB["test"]["shape"]))
-        for address, title in {
-            f"suites/{SUITE['name']}": f"{SUITE['name']}: not run",
-            "suites/typo": "typo: no such suite",
-            "branches/main": "main: not run",
-            "branches/typo/deep": "typo/deep: no such branch",
-            f"tests/{key}": f"{name}: not run",
-            "tests/typo": "typo: no such test",
-        }.items():
-            assert f"<title>{title}</title>" in shown(api, f"/badges/{address}.svg")
+def test_a_badge_says_not_run_or_no_such_name(api: Api) -> None:
+    assert api.client.post("/api/v1/suites", json=SUITE).status_code == 201
+    with api.context.session() as session:
+        builds.add(session, name="b1", executor="ttnn", branch="main", sequence=1)
+    key = api.get(f"/jobs/{api.submit()}")["test_key"]
+    name = f"{JOB['test']['kernel']} " + "×".join(map(str, JOB["test"]["shape"]))
+    for address, title in {
+        f"suites/{SUITE['name']}": f"{SUITE['name']}: not run",
+        "suites/typo": "typo: no such suite",
+        "branches/main": "main: not run",
+        "branches/typo/deep": "typo/deep: no such branch",
+        f"tests/{key}": f"{name}: not run",
+        "tests/typo": "typo: no such test",
+    }.items():
+        assert f"<title>{title}</title>" in shown(api, f"/badges/{address}.svg")
 
 
 @pytest.mark.parametrize("noun", ["suites", "tests", "branches"])
-def test_an_unknown_name_is_escaped(migrated_sqlite_url: str, noun: str) -> None:
-    with in_process(migrated_sqlite_url) as api:
-        assert "<script" not in shown(api, f"/badges/{noun}/%3Cscript%3E.svg")
+def test_an_unknown_name_is_escaped(api: Api, noun: str) -> None:
+    assert "<script" not in shown(api, f"/badges/{noun}/%3Cscript%3E.svg")

@@ -277,17 +277,6 @@ def test_of_many_seeds_each_build_shows_its_worst_and_the_range_of_all(
     }
     assert fresh.most_to == pytest.approx(values[35], rel=0.02)
     assert len(strip.marks) <= 24 + 2 * 2
-    with engines.reading(engine) as session:
-        view = test_page.one(session, key, {"build": "new"}, utcnow())
-    assert view is not None
-    assert view["tail"] is not None
-    assert view["tail"].curve[0] == (
-        pytest.approx(0.5, rel=0.15),
-        1.0,
-    )  # of the worst output, dgamma: half of the tolerance
-    assert [share for _, share in view["tail"].curve] == sorted(
-        (share for _, share in view["tail"].curve), reverse=True
-    )
     # what has a number that is no number is looked for beside those that have one
     with engines.session(engine) as session:
         strange = nightly_history.submit(session, range(50), build="strange", sequence=3)

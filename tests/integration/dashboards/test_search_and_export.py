@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 import nightly_history
 import stored_jobs
 import stored_webhooks
-from api import Api, in_process
+from api import Api
 from gonogo_dashboards.kit import site
 from gonogo_dashboards.pages import make_routes
 from gonogo_dashboards.search.search_page import LIMIT
@@ -22,12 +21,6 @@ from gonogo_service.suites import runs
 from gonogo_service.waivers.model import WaiverRow
 
 SHA = "c0ffee1234567890c0ffee1234567890c0ffee12"
-
-
-@pytest.fixture
-def api(migrated_sqlite_url: str) -> Iterator[Api]:
-    with in_process(migrated_sqlite_url) as running:
-        yield running
 
 
 def test_a_job_is_found_by_its_commit_although_no_build_was_registered(api: Api) -> None:

@@ -21,6 +21,8 @@ from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import utcnow
 from stored_histories import world
 
+pytestmark = pytest.mark.slow
+
 TESTS, BUILDS, SEEDS = 60, 20, 4
 MAX_HTML = 150_000
 """As in tests/browser/test_every_page.py, whose database is small."""

@@ -1,0 +1,62 @@
+"""My branch beside main's last builds: from a build, a run or a commit, on its page and as JSON."""
+
+from __future__ import annotations
+
+import re
+
+import compared_builds
+import nightly_history
+from api import Api
+from compared_builds import COMMIT, EIGHT, LAST, MINE
+from gonogo import urls
+
+
+def test_a_branch_shows_what_differs_from_main_first_and_folds_what_is_the_same(api: Api) -> None:
+    with api.context.session() as session:
+        names = {key: story for story, key in compared_builds.branch(session).items()}
+        nightly_history.night(session, "main-0", 0, EIGHT)  # older than the last three
+    view = api.client.get(urls.branch({"head": COMMIT}, as_json=True)).json()
+    assert (view["builds"], view["branch"], view["beside"]) == ([MINE], "main", list(LAST))
+    assert view["equal"] == {"same": 2, "absent": 1}
+    lines = {names[urls_key(line["url"])]: line for line in view["items"]}
+    assert list(lines) == ["worse", "same error", "slower", "faster", "other bits"]
+    assert {story: [cell["change"] for cell in line["cells"]] for story, line in lines.items()} == {
+        "worse": ["broken"] * 3,
+        "same error": ["still_wrong"] * 3,
+        "slower": ["unchanged"] * 3,
+        "faster": ["unchanged"] * 3,
+        "other bits": ["right"] * 3,
+    }
+    assert {
+        story: [found["kind"] for found in line["findings"]] for story, line in lines.items()
+    } == {
+        "worse": ["new_failure"],
+        "same error": ["broken_on_base"],
+        "slower": ["slower"],
+        "faster": [],
+        "other bits": [],
+    }
+    assert lines["slower"]["findings"][0]["words"].startswith(
+        "2.6 ms a seed, before 2 ms: 1.3 times"
+    )
+    assert lines["faster"]["time"].startswith("1.5 ms a seed, before 2 ms: 0.75 times (99%: 0.7")
+    assert "--build mine-4c1e" in lines["worse"]["check"]
+    assert "--reference-build main-3 " in lines["other bits"]["check"]
+    page = api.client.get(urls.branch({"head": MINE})).text
+    text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
+    assert "2 tests are the same to the bit." in text
+    assert "5 tests differ from main-3" in text
+    found = api.client.get(urls.search(COMMIT[:7], as_json=True)).json()["items"]
+    assert urls.branch({"head": MINE}) in [item["url"] for item in found]
+
+
+def urls_key(url: str) -> str:
+    """Return the key of a test's page."""
+    return url.removeprefix(f"{urls.TESTS}/").partition("?")[0]
+
+
+def test_a_branch_without_a_main_build_before_it_and_an_unknown_one_say_so(api: Api) -> None:
+    with api.context.session() as session:
+        nightly_history.night(session, "only", 1, EIGHT)
+    assert "No earlier build ran" in api.client.get(urls.branch({"head": "only"})).text
+    assert api.client.get(urls.branch({"head": "nothing"})).status_code == 422

@@ -1,0 +1,138 @@
+"""Every page of a job names the same worst seed, what decided and what stopped it, and accuses no
+right kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+import stored_jobs
+from api import Api
+from gonogo import urls
+from gonogo_service.jobs.model import JobRow
+from stored_histories import world
+
+SEEDS = 4
+WORST = 2
+"""The seed with the largest rounding ratio; others have a larger error ÷ tolerance and distance."""
+BY_PCC = {**stored_jobs.NIGHTLY, "tolerance": {"pcc": 0.9999999}}
+DECIDED = "dx, seed 0: PCC 0.99988, needs 0.9999999"
+WHY = "killed by SIGSEGV"
+
+
+def ended(
+    api: Api,
+    rows: list[dict[str, Any]],
+    test: Mapping[str, Any] = stored_jobs.NIGHTLY,
+    build: str = "base",
+) -> JobRow:
+    """A job that has ended with these rows, and is assessed; a wrong dx has its fault named."""
+    with api.context.session() as session:
+        job = stored_jobs.submit(session, test=test, build=build, seeds=len(rows))
+        stored_jobs.report(session, job.id, rows, diagnosed=True)
+        stored_jobs.finish(session, job.id)
+    with world(str(api.settings.database_url)) as background:
+        background.assess()
+    return job
+
+
+def wrong(seed: int, gated: bool) -> dict[str, Any]:
+    row = stored_jobs.row(seed, wrong=True)
+    row["outputs"]["dx"] |= {
+        "tolerance_ratio": 0.1 + 0.01 * abs(seed - WORST) if gated else None,
+        "rounding_ratio": 60.0 - abs(seed - WORST),
+        "distance": 400.0 + abs(seed - WORST),
+    }
+    return row
+
+
+def viewed(api: Api, job: JobRow, **options: Any) -> dict[str, Any]:
+    view: dict[str, Any] = api.client.get(urls.job(job.id, as_json=True, **options)).json()
+    return view
+
+
+@pytest.mark.parametrize("tolerance", [{"rtol": 1e-3, "atol": 0.5}, {"pcc": 0.999}])
+def test_every_place_names_the_same_worst_seed(api: Api, tolerance: dict[str, float]) -> None:
+    rows = [wrong(seed, "atol" in tolerance) for seed in range(SEEDS)]
+    stored = ended(api, rows, {**stored_jobs.NIGHTLY, "tolerance": tolerance})
+    job = viewed(api, stored)
+    ratios = [seed["outputs"][0]["numbers"]["rounding_ratio"] for seed in job["worst"]]
+    assert ratios == sorted(ratios, reverse=True), "sorted by the column that it shows"
+    largest = max(job["plot"]["marks"], key=lambda mark: mark["rounding_ratio"])
+    assert largest["rounding_ratio"] == ratios[0], "the chart's number is the table's"
+    (flag,) = api.client.get("/flags.json").json()["items"]
+    test = api.client.get(urls.history(job["test_key"], {"branch": "emulator"}, as_json=True))
+    named = {
+        "table": job["worst"][0]["seed"],
+        "chart": largest["seed"],
+        "command": int(job["check"].partition("--seed-start ")[2].split()[0]),
+        "diagnosis": job["diagnosis"]["seed"],
+        "flag": api.get(f"/flags/{flag['id']}")["evidence"]["seed"],
+        "test": test.json()["strip"]["worst"][0]["mark"]["seed"],
+    }
+    assert named == dict.fromkeys(named, WORST)
+    if "pcc" in tolerance:
+        pages = (urls.job(stored.id), urls.history(job["test_key"]), urls.flag(flag["id"]))
+        assert all(f"dx, seed {WORST}: PCC" in api.client.get(page).text for page in pages)
+
+
+def test_the_worst_output_of_a_false_alarm_is_the_farthest_outside_its_tolerance(api: Api) -> None:
+    row = stored_jobs.row(0, wrong=False, within=False)
+    red = {"verdict": "fail_by_tolerance", "tolerance_ratio": 50.0, "rounding_ratio": 0.1}
+    row["outputs"]["dgamma"] |= red
+    job = viewed(api, ended(api, [row]), seed=(0, 0))
+    (flag,) = api.client.get("/flags.json").json()["items"]
+    named = {
+        "table": job["worst"][0]["outputs"][0]["output"],
+        "chart": job["plot"]["output"],
+        "seed": job["seed"]["outputs"][0]["output"],
+        "flag": api.get(f"/flags/{flag['id']}")["evidence"]["output"],
+    }
+    assert named == dict.fromkeys(named, "dgamma")
+
+
+@pytest.mark.parametrize("within", [True, False])
+def test_no_cause_is_named_where_rounding_explains_the_error(api: Api, within: bool) -> None:
+    stored = ended(api, [stored_jobs.row(0, wrong=False, within=within)])
+    job = viewed(api, stored, seed=(0, 0))
+    assert job["verdict"] == ("pass" if within else "fail_by_tolerance")
+    assert job["diagnosis"] is None
+    assert {output["why"] for output in job["seed"]["outputs"]} == {""}
+
+
+def by_pcc(verdict: str, deficit: float) -> dict[str, Any]:
+    """A seed whose dx has this distance from a PCC of 1."""
+    result = stored_jobs.row(0, wrong=False)
+    for output in result["outputs"].values():
+        output |= {"tolerance_ratio": None, "pcc_deficit": 1e-9}
+    result["outputs"]["dx"] |= {"verdict": verdict, "pcc_deficit": deficit}
+    return result | {"verdict": verdict}
+
+
+def panel_of(api: Api, job: JobRow) -> str:
+    page = api.client.get(urls.job(job.id, seed=(0, 0))).text
+    return page.partition('aria-labelledby="seed-title"')[2].partition("</section>")[0]
+
+
+def test_a_test_that_fails_by_pcc_shows_it_on_every_page(api: Api) -> None:
+    ended(api, [by_pcc("pass", 1e-9)], BY_PCC)
+    job = ended(api, [by_pcc("fail_by_tolerance", 1.2e-4)], BY_PCC, "head")
+    (flag,) = api.client.get("/flags.json").json()["items"]
+    test = urls.history(job.test_key, {"branch": "emulator", "build": "head"})
+    pages = (urls.job(job.id), test, urls.flag(flag["id"]), urls.compare("base", "head"))
+    assert not [path for path in pages if DECIDED not in api.client.get(path).text]
+    for shown in ("PCC 0.99988, needs 0.9999999", "PCC 0.999999999, needs 0.9999999"):
+        assert shown in panel_of(api, job)
+    row_of_flag = api.client.get("/").text.partition('class="flag-rows"')[2]
+    assert "the tolerance is tighter than the formats allow" in row_of_flag
+    assert "(allclose)" in panel_of(api, ended(api, [stored_jobs.row(0, wrong=True)]))
+
+
+def test_a_crash_says_what_stopped_it_and_not_the_diagnosis_of_another_seed(api: Api) -> None:
+    job = ended(api, [stored_jobs.unwell(0, "crash", WHY), stored_jobs.row(1, wrong=True)])
+    for path, start in ((urls.job(job.id), 'id="banner"'), (urls.history(job.test_key), "grade")):
+        banner = api.client.get(path).text.partition(start)[2].partition("</section>")[0]
+        assert f"Seed 0: {WHY}" in banner, path
+        assert stored_jobs.FAULT not in banner, path
