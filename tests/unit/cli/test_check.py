@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,12 +14,6 @@ from typer.testing import CliRunner, Result
 
 from gonogo.cli.app import app
 from gonogo.errors import FieldError
-from gonogo.judging import judging
-from gonogo.judging.inputs import generate
-from gonogo.judging.judging import SeedJudgement
-from gonogo.spec.test_spec import TestSpec
-from gonogo.spec.verdicts import Explanation, Verdict
-from gonogo_workers.cli import check
 from patience import WAIT_S
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "numpy_executor"
@@ -79,7 +70,7 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An executor `mine` whose builds are the ways in which a kernel can misbehave."""
     (tmp_path / "my_kernels.py").write_text(PLUGIN)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setenv("GONOGO_EXECUTORS", "mine=my_kernels:Kernels")
+    monkeypatch.setenv("GONOGO_EXECUTORS", "mine=my_kernels:Kernels,gone=no_such_module:Kernels")
 
 
 def report(result: Result) -> dict[str, Any]:
@@ -92,19 +83,8 @@ FORWARD = ("--kernel", "layernorm_fw", "--shape", "2,3,64", "--executor", "mine"
 
 
 def test_a_right_kernel_passes_and_the_report_has_the_contracts_form(run: Run) -> None:
-    result = run(
-        "--shape",
-        "2,20,64",
-        "--build",
-        "correct",
-        "--seeds",
-        "2",
-        "--seed-start",
-        "7",
-        "--repeats",
-        "2",
-        "--json",
-    )
+    words = "--shape 2,20,64 --build correct --seeds 2 --seed-start 7 --repeats 2 --json"
+    result = run(*words.split())
     check_report = report(result)
     assert result.exit_code == 0
     assert list(check_report) == ["verdict", "counts", "seeds", "diagnosis"]
@@ -139,7 +119,6 @@ def test_a_right_kernel_passes_and_the_report_has_the_contracts_form(run: Run) -
     assert first["outputs"]["dx"]["digest"] != other["outputs"]["dx"]["digest"]
 
 
-SMALL = TestSpec.parse({"kernel": "layernorm_bw", "shape": [4, 64]})
 WRONG = ("--shape", "3,100,512", "--build", "tt-train-2025")
 GREEN = ("--rtol", "1e-3", "--atol", "0.5")
 
@@ -148,14 +127,11 @@ def test_a_green_and_wrong_kernel_is_a_pass_by_tolerance_with_its_diagnosis(run:
     result = run(*WRONG, *GREEN, "--json")
     check_report = report(result)
     assert result.exit_code == 1
-    assert (check_report["verdict"], check_report["counts"]) == (
-        "pass_by_tolerance",
-        {"pass_by_tolerance": 1},
-    )
+    assert check_report["counts"] == {"pass_by_tolerance": 1}
     assert check_report["seeds"][0]["outputs"]["dx"]["tolerance_ratio"] < 1
     assert check_report["seeds"][0]["outputs"]["dgamma"]["verdict"] == "pass"
-    assert check_report["diagnosis"]["seed"] == 0
     diagnosis = check_report["diagnosis"]
+    assert diagnosis["seed"] == 0
     assert diagnosis["words"].startswith(
         "dx: s1 is subtracted twice in P_centered, and s2 sums only tile 15 of 16 (counted from 0)"
     )
@@ -174,14 +150,8 @@ def test_the_fault_of_an_own_kernel_is_named(run: Run, monkeypatch: pytest.Monke
 def test_people_see_the_verdict_the_ratios_and_the_diagnosis(run: Run) -> None:
     result = run(*WRONG, *GREEN)
     assert result.exit_code == 1
-    for words in (
-        "Hollow pass",
-        "s1 is subtracted twice in P_centered",
-        "error ÷ tolerance",
-        "error ÷ rounding",
-        "dgamma",
-        "Green and wrong",
-    ):
+    fault = "s1 is subtracted twice in P_centered"
+    for words in ("Hollow pass", fault, "error ÷ tolerance", "error ÷ rounding", "Green and wrong"):
         assert words in result.stdout
     assert "Traceback" not in result.output
 
@@ -193,83 +163,18 @@ def test_a_tight_tolerance_turns_it_red(run: Run) -> None:
     assert right["verdict"] == "fail_by_tolerance"
 
 
-def at_the_edge(judgement: SeedJudgement) -> SeedJudgement:
-    """The judgment of a seed whose dx is suspect."""
-    verdict, explanation = Verdict.suspect, Explanation.suspect
-    dx = replace(
-        judgement.outputs["dx"],
-        verdict=verdict,
-        explanation=explanation,
-        statistics={**judgement.outputs["dx"].statistics, "reason": "9 deviations"},
-    )
-    outputs = {**judgement.outputs, "dx": dx}
-    return replace(judgement, verdict=verdict, explanation=explanation, outputs=outputs)
-
-
-@pytest.mark.parametrize(
-    ("words", "is_suspect", "verdict", "code"),
-    [
-        ((), (0,), "suspect", 1),
-        (("--fail-on", "fail"), (0,), "suspect", 0),
-        (("--repeats", "2"), (0,), "suspect", 1),
-        (("--seeds", "2"), (1,), "suspect", 0),
-        (("--seeds", "3"), (0, 2), "pass_by_tolerance", 1),
-    ],
-    ids=["one seed", "one seed, red fails", "a seed twice", "one of two seeds", "two seeds"],
-)
-def test_seeds_that_are_suspect_together_are_not_green(
-    run: Run,
-    words: tuple[str, ...],
-    is_suspect: tuple[int, ...],
-    verdict: str,
-    code: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    judge = judging.judge
-    drawn = {seed: generate(SMALL, seed)["x"].tobytes() for seed in is_suspect}
-
-    def edge(test: TestSpec, raw: Any, *arguments: Any, **named: Any) -> SeedJudgement:
-        judgement = judge(test, raw, *arguments, **named)
-        is_drawn = raw["x"].tobytes() in drawn.values()
-        return at_the_edge(judgement) if is_drawn else judgement
-
-    monkeypatch.setattr(judging, "judge", edge)
-    result = run("--shape", "4,64", "--build", "correct", *words, "--json")
-    assert (report(result)["verdict"], result.exit_code) == (verdict, code)
-    shown = run("--shape", "4,64", "--build", "correct", *words).stdout
-    assert ("more seeds decide; so far 9 deviations" in shown) is (verdict == "suspect")
-    assert ("dx: suspect in 2 of 3 seeds" in shown) is (verdict != "suspect")
-
-
 @pytest.mark.parametrize(
     ("fail_on", "code"), [("any", 1), ("suspect", 1), ("hollow", 1), ("new", 1), ("fail", 0)]
 )
 def test_fail_on_says_what_makes_the_exit_code(run: Run, fail_on: str, code: int) -> None:
-    assert (
-        run(
-            "--shape", "64,256", "--build", "tt-train-2025", "--fail-on", fail_on, "--json"
-        ).exit_code
-        == code
-    )
+    words = "--shape 64,256 --build tt-train-2025 --json --fail-on"
+    assert run(*words.split(), fail_on).exit_code == code
 
 
 def test_inputs_numerics_and_the_other_comparators_reach_the_test(run: Run) -> None:
     inputs = '{"regime": "constant", "x": 0.5, "dy": 1, "gamma": 1}'
-    check_report = report(
-        run(
-            "--shape",
-            "1,2048",
-            "--build",
-            "double-subtract",
-            "--inputs",
-            inputs,
-            "--epsilon",
-            "1e-6",
-            "--pcc",
-            "0.99",
-            "--json",
-        )
-    )
+    words = "--shape 1,2048 --build double-subtract --epsilon 1e-6 --pcc 0.99 --json --inputs"
+    check_report = report(run(*words.split(), inputs))
     assert check_report["seeds"][0]["outputs"]["dx"]["max_abs"] == 1000
     assert check_report["seeds"][0]["outputs"]["dx"]["pcc_deficit"] is None
     assert check_report["verdict"] == "fail", "an undefined PCC isn't met"
@@ -351,18 +256,6 @@ def test_after_a_crash_the_next_seed_runs_in_a_fresh_child(run: Run) -> None:
     assert rows[0]["host_run"] == rows[1]["host_run"] != rows[2]["host_run"]
 
 
-@pytest.mark.usefixtures("plugin")
-def test_durations_are_in_milliseconds(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    quarters = itertools.count()
-    clock = SimpleNamespace(perf_counter=lambda: next(quarters) * 0.25)
-    monkeypatch.setattr(check, "time", clock)
-    rows = report(run(*FORWARD, "--build", "dies", "--seeds", "2"))["seeds"]
-    assert [(row["verdict"], row["duration_ms"]) for row in rows] == [
-        ("pass", 250.0),
-        ("crash", 250.0),
-    ]
-
-
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "gonogo.cli", *arguments],
@@ -373,36 +266,24 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_command_exits_with_2_on_bad_usage_and_one_line() -> None:
-    done = command("check", "--shape", "0,4", "--build", "correct")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.strip() == "gonogo: test.shape.0: is too small (allowed: >= 1); got 0"
-
-
-def test_the_command_exits_with_3_where_an_executor_cannot_be_started(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("GONOGO_EXECUTORS", "mine=no_such_module:Kernels")
-    done = command("check", "--shape", "4,4", "--build", "x", "--executor", "mine", "--json")
-    assert (done.returncode, done.stdout) == (3, "")
-    assert "no_such_module" in done.stderr
-
-
 @pytest.mark.usefixtures("plugin")
 @pytest.mark.parametrize(
-    ("build", "code", "message"),
-    [("misspelt", 2, "build: executor mine refuses it"), ("no-driver", 3, "no driver")],
+    ("line", "code", "message"),
+    [
+        ("--shape 4,64 --build correct --json", 0, ""),
+        ("--shape 0,4 --build correct", 2, "test.shape.0: is too small (allowed: >= 1); got 0"),
+        ("--shape 4,4 --build x --executor gone --json", 3, "no_such_module"),
+        ("--shape 4,4 --build misspelt --executor mine", 2, "build: executor mine refuses it"),
+        ("--shape 4,4 --build no-driver --executor mine", 3, "no driver"),
+    ],
 )
-def test_a_misspelt_build_is_usage_and_a_machine_without_driver_is_not(
-    build: str, code: int, message: str
+def test_the_command_s_exit_code_tells_usage_from_infrastructure_and_json_stands_alone(
+    line: str, code: int, message: str
 ) -> None:
-    done = command("check", *FORWARD[:-1], "--build", build)
-    assert (done.returncode, done.stdout) == (code, "")
+    done = command("check", *line.split())
+    assert done.returncode == code
     assert message in done.stderr
-
-
-def test_json_goes_to_stdout_alone() -> None:
-    done = command("check", "--shape", "4,64", "--build", "correct", "--json")
-    assert done.returncode == 0
-    assert json.loads(done.stdout)["verdict"] == "pass"
-    assert done.stderr == ""
+    if code == 0:
+        assert (json.loads(done.stdout)["verdict"], done.stderr) == ("pass", "")
+    else:
+        assert done.stdout == ""

@@ -62,6 +62,10 @@ def report(result: Result) -> dict[str, Any]:
 
 
 BACKWARD = ("--shape", "8,70", "--seeds", "2", "--no-search")
+MINE = (
+    *["--kernel", "layernorm_fw", "--shape", "4,64", "--seeds", "2", "--no-search", "--json"],
+    "--executor=mine",
+)
 
 
 def test_a_loose_tolerance_is_blunt_and_the_advised_one_is_sharp(run: Run) -> None:
@@ -78,10 +82,11 @@ def test_a_loose_tolerance_is_blunt_and_the_advised_one_is_sharp(run: Run) -> No
 def test_the_exit_code_is_0_for_a_sharp_test_without_false_alarms(run: Run, tmp_path: Path) -> None:
     first = report(run("--shape", "8,64", "--seeds", "1", "--no-search", "--json"))
     assert first["advice"]["works"], first["advice"]["words"]
-    file = tmp_path / "advised.json"
-    test = {**first["test"], "tolerance": first["advice"]["tolerance"]}
+    file = tmp_path / "advised.toml"
+    tolerance = json.dumps(first["advice"]["tolerance"]).replace(":", " =")
     file.write_text(
-        json.dumps({"defaults": {"seeds": 1}, "entries": [{"name": "advised", "test": test}]})
+        "[defaults]\nseeds = 1\n[[entries]]\n[entries.test]\nkernel = 'layernorm_bw'\n"
+        f"shape = [8, 64]\ntolerance = {tolerance}\n"
     )
     sharp = run(str(file), "--json")
     assert sharp.exit_code == 0
@@ -112,6 +117,7 @@ def test_other_inputs_are_tried_where_no_tolerance_works(run: Run) -> None:
     assert all(other_inputs["advice"]["words"] for other_inputs in gauge_report["elsewhere"])
 
 
+TINY = "{test: {kernel: layernorm_bw, shape: [4, 4]}}"
 YAML = """
 defaults:
   seeds: 1
@@ -135,36 +141,17 @@ def test_a_file_of_many_tests_gives_one_summary(run: Run, tmp_path: Path) -> Non
     assert lines[1].startswith("layernorm_fw 8x64")
 
 
-def test_the_same_tests_in_toml_give_the_same(run: Run, tmp_path: Path) -> None:
-    file = tmp_path / "tests.toml"
-    file.write_text(
-        '[defaults]\nseeds = 1\n[[entries]]\nname = "nightly"\n[entries.test]\nkernel = '
-        '"layernorm_bw"\nshape = [8, 64]\n'
-    )
-    gauge_report = report(run(str(file), "--no-search", "--json"))
-    assert [gauged_test["name"] for gauged_test in gauge_report["tests"]] == ["nightly"]
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("entries: [{test: {kernel: layernorm_bw}}]", "entries.0.test.shape"),
-        (
-            "entries: [{name: a, nmae: b, test: {kernel: layernorm_bw, shape: [4, 4]}}]",
-            "entries.0.nmae",
-        ),
+        ("entries: [{name: a, nmae: b, test: {kernel: layernorm_bw}}]", "entries.0.nmae"),
         ("entries: []", "entries"),
         ("entries: 3", "entries"),
         ("[1, 2]", "entries.0"),
         ("null", "file"),
         ("a: [", "isn't YAML"),
-        (
-            (
-                "entries: [{test: {kernel: layernorm_bw, shape: [4, 4]}}, {test: {kernel: "
-                "layernorm_bw, shape: [4, 4]}}]"
-            ),
-            "two tests",
-        ),
+        (f"entries: [{TINY}, {TINY}]", "two tests"),
     ],
 )
 def test_a_wrong_file_is_a_usage_error_that_names_the_place(
@@ -232,21 +219,9 @@ def test_all_problems_of_a_file_of_tests_are_told_at_once() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("plugin")
 def test_builds_of_a_plug_in_are_the_right_kernels_of_its_gauge(run: Run) -> None:
-    flags = (
-        "--kernel",
-        "layernorm_fw",
-        "--shape",
-        "4,64",
-        "--seeds",
-        "2",
-        "--no-search",
-        "--atol",
-        "0.05",
-        "--executor",
-        "mine",
-        "--json",
+    gauge_report = report(
+        run(*MINE, "--atol", "0.05", "--build", "right", "--wrong-build", "wrong")
     )
-    gauge_report = report(run(*flags, "--build", "right", "--wrong-build", "wrong"))
     assert gauge_report["false_alarms"]["parts"]["mine:right"]["of"] == 2
     wrong = gauge_report["misses"]["parts"]["mine:wrong"]
     assert (wrong["of"], wrong["count"], wrong["unexplained"]["count"]) == (2, 2, 2)
@@ -260,19 +235,7 @@ def test_builds_of_a_plug_in_are_the_right_kernels_of_its_gauge(run: Run) -> Non
 
 @pytest.mark.usefixtures("plugin")
 def test_a_build_that_dies_is_named_and_counts_into_no_rate(run: Run) -> None:
-    flags = (
-        "--kernel",
-        "layernorm_fw",
-        "--shape",
-        "4,64",
-        "--seeds",
-        "2",
-        "--no-search",
-        "--executor",
-        "mine",
-        "--json",
-    )
-    result = run(*flags, "--build", "dies")
+    result = run(*MINE, "--build", "dies")
     gauge_report = report(result)
     assert result.exit_code == 1
     assert gauge_report["broken"] == {"mine:dies": 2}

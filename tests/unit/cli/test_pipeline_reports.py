@@ -22,6 +22,8 @@ GITHUB = {
     "GITHUB_REF_NAME": "main",
 }
 GITLAB = {"GITLAB_CI": "true", "CI_COMMIT_SHA": HEAD, "CI_PROJECT_PATH": "org/kernels"}
+OF_A_PULL = {**GITHUB, "GITHUB_SHA": MERGE}
+MERGED = {"CI_COMMIT_SHA": MERGE, "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": HEAD}
 REQUEST = {
     "CI_MERGE_REQUEST_IID": "7",
     "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
@@ -30,59 +32,35 @@ REQUEST = {
 
 
 @pytest.mark.parametrize(
-    ("variables", "event", "expected"),
+    ("variables", "event", "known"),
     [
+        ({**GITHUB, "GITHUB_SHA": HEAD}, {"before": BASE}, (BASE, None)),
+        ({**GITHUB, "GITHUB_SHA": HEAD}, {"before": "0" * 40}, (None, None)),
+        ({**OF_A_PULL, "GITHUB_REF_NAME": "7/merge"}, {"pull_request": PULL}, (BASE, 7)),
         (
-            {**GITHUB, "GITHUB_SHA": HEAD},
-            {"before": BASE},
-            Origin("github", HEAD, "main", BASE, None, "org/kernels"),
-        ),
-        (
-            {**GITHUB, "GITHUB_SHA": HEAD},
-            {"before": "0" * 40},
-            Origin("github", HEAD, "main", None, None, "org/kernels"),
-        ),
-        (
-            {**GITHUB, "GITHUB_SHA": MERGE, "GITHUB_REF_NAME": "7/merge"},
-            {"pull_request": PULL},
-            Origin("github", HEAD, "main", BASE, 7, "org/kernels"),
-        ),
-        (
-            {**GITHUB, "GITHUB_SHA": MERGE, "GITHUB_REF_NAME": "gh-readonly-queue/main/x"},
+            {**OF_A_PULL, "GITHUB_REF_NAME": "gh-readonly-queue/main/x"},
             {"merge_group": {"head_sha": HEAD, "base_sha": BASE, "base_ref": "refs/heads/main"}},
-            Origin("github", HEAD, "main", BASE, None, "org/kernels"),
+            (BASE, None),
         ),
-        (
-            {**GITHUB, "GITHUB_SHA": HEAD},
-            {"schedule": "0 2 * * *"},
-            Origin("github", HEAD, "main", None, None, "org/kernels"),
-        ),
+        ({**GITHUB, "GITHUB_SHA": HEAD}, {"schedule": "0 2 * * *"}, (None, None)),
         (
             {**GITLAB, "CI_COMMIT_BRANCH": "main", "CI_COMMIT_BEFORE_SHA": BASE},
             {},
-            Origin("gitlab", HEAD, "main", BASE, None, "org/kernels"),
+            (BASE, None),
         ),
-        (
-            {**GITLAB, **REQUEST, "CI_COMMIT_BEFORE_SHA": "0" * 40},
-            {},
-            Origin("gitlab", HEAD, "main", BASE, 7, "org/kernels"),
-        ),
-        (
-            {
-                **GITLAB,
-                **REQUEST,
-                "CI_COMMIT_SHA": MERGE,
-                "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": HEAD,
-            },
-            {},
-            Origin("gitlab", HEAD, "main", BASE, 7, "org/kernels"),
-        ),
+        ({**GITLAB, **REQUEST, "CI_COMMIT_BEFORE_SHA": "0" * 40}, {}, (BASE, 7)),
+        ({**GITLAB, **REQUEST, **MERGED}, {}, (BASE, 7)),
     ],
     ids=["push", "new branch", "pull request", "queue", "timer", "push", "request", "merged"],
 )
 def test_the_commit_and_its_base_are_those_of_the_pipeline(
-    variables: dict[str, str], event: dict[str, Any], expected: Origin, tmp_path: Path
+    variables: dict[str, str],
+    event: dict[str, Any],
+    known: tuple[str | None, int | None],
+    tmp_path: Path,
 ) -> None:
+    system = "github" if "GITHUB_ACTIONS" in variables else "gitlab"
+    expected = Origin(system, HEAD, "main", *known, "org/kernels")
     path = tmp_path / "event.json"
     path.write_text(json.dumps(event))
     environment = {**variables, "GITHUB_EVENT_PATH": str(path)}
@@ -192,27 +170,12 @@ def test_gitlab_gets_a_failure_for_what_closes_the_gate_only(tmp_path: Path) -> 
 def test_a_commit_without_a_base_is_not_clear_where_its_tests_could_not_run(
     verdicts: list[str], code: int, title: str
 ) -> None:
-    tests = [
-        {
-            "id": str(number),
-            "name": str(number),
-            "state": "finished",
-            "verdict": verdict,
-            "counts": {verdict: 1},
-            "outcomes": None,
-            "error": None,
-            "diagnosis": None,
-        }
-        for number, verdict in enumerate(verdicts)
-    ]
-    run = {
-        "id": "r",
-        "state": "finished",
-        "verdict": verdicts[-1],
-        "tests": tests,
-        "suite": {"name": "numerics"},
-        "seeds": {"verdicts": dict.fromkeys(verdicts, 1)},
-    }
+    ended = {"id": "r", "name": "a", "state": "finished"}
+    nothing = dict.fromkeys(("outcomes", "error", "diagnosis"))
+    tests = [{**ended, **nothing, "verdict": one, "counts": {one: 1}} for one in verdicts]
+    seeds = {"verdicts": dict.fromkeys(verdicts, 1)}
+    run = {**ended, "verdict": verdicts[-1], "tests": tests, "seeds": seeds}
+    run["suite"] = {"name": "numerics"}
     written = Written(Path("s.yaml"), {}, "http://x")
     result = of_run(run, written, build="b", note="", fail_on="new")
     assert (result.code, result.title.partition(":")[0]) == (code, title)

@@ -22,18 +22,7 @@ def test_seeds_are_a_number_or_sequential() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "0",
-        "-1",
-        "many",
-        "sequential",
-        "sequential:",
-        "sequential:0",
-        "bayes:5",
-        "sequential:5:5",
-        ":5",
-        "",
-    ],
+    ["0", "-1", "many", "sequential", "sequential:0", "bayes:5", "sequential:5:5", ":5", ""],
 )
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(FieldError, match="such as 64 or sequential:500"):

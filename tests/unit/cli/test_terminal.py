@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gonogo.cli import app
-from gonogo.cli.kit import show
+from gonogo.cli.kit import cells, show
 from gonogo.errors import FieldError
 
 HOSTILE = "name\x1b]52;c;cm0gLXJm\x07\x1b[2J\x9b31m\u202egnp\rover"
@@ -32,6 +32,16 @@ def test_the_console_s_escapes_are_its_own(soft_wrap: bool) -> None:
         assert "name\N{SYMBOL FOR ESCAPE}]52;" in text
         assert commands(text) == set()
     assert isinstance(show.console(), show.SafeConsole)
+
+
+def test_values_are_shown_by_their_labels() -> None:
+    counts = cells.cell("counts", {"pass_by_tolerance": 2, "pass": 1})
+    assert counts.plain == "2 hollow pass, 1 pass"
+    assert cells.cell("state", "cancelled").plain == "canceled"
+    diagnosis = cells.cell("diagnosis", {"verdict": "fail_by_tolerance", "can_tell": True})
+    assert diagnosis.plain == "verdict=False alarm, can_tell=yes"
+    assert cells.label("health_at", ("health", "health_at")) == "health at"
+    assert cells.label("created_at", ("health", "created_at")) == "created"
 
 
 def test_an_error_s_escapes_are_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,9 +44,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("tokens create", "--name is missing (gonogo tokens create --help)"),
         ("jobs show", "ID is missing (gonogo jobs show --help)"),
         ("check --kernel layernrm --shape 3,4", "test.kernel: unknown value; did you mean 'layern"),
+        ("check --shape 3,4 --build corect", "unknown build of layernorm_bw; did you mean 'corre"),
         (
-            "check --shape 3,4 --build corect",
-            "unknown build of layernorm_bw; did you mean 'corre",
+            "check --shape 3,4 --build correct --reference-build tt-train-2024",
+            "reference_build: unknown build of layernorm_bw; did you mean 'tt-train-2025'?",
         ),
         (
             "check --kernel rmsnorm_fw --shape 3,4 --build list",
@@ -55,19 +56,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("check", "test.shape: is required (allowed: such as --shape 3,273,1,8462)"),
         ("check --shape 3,4 --tolerance 1", "there is no option --tolerance (gonogo check --help)"),
         ("check more", "unexpected: more (gonogo check --help)"),
-        (
-            "check --shape 3,4 --numerics fp32",
-            """JSON, such as '{"input": "fp32", """,
-        ),
-        (
-            "check --executor gtest --build mein",
-            "unknown build of gtest (allowed: a build ",
-        ),
+        ("check --shape 3,4 --numerics fp32", """JSON, such as '{"input": "fp32", """),
+        ("check --executor gtest --build mein", "unknown build of gtest (allowed: a build "),
         ("check --executor pytest --build x --rtol 1", "--rtol is for kernels: here the program's"),
-        (
-            "submit --executor pytest --build x --shape 3",
-            "--shape is for kernels: here the ",
-        ),
+        ("submit --executor pytest --build x --shape 3", "--shape is for kernels: here the "),
         (f"submit {NIGHTLY} --kernel layernorm_fw", "--kernel can't be used with a file: change "),
         (f"suites push {MISTYPED}", "it has no `entries`; did you mean `entries` by `entires`?"),
         (f"suites push {BROKEN}", "can't be read: line 2, column 4: mapping values are not"),
