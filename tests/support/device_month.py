@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+import stored_jobs
 from gonogo_service.devices import changes, goldens, heartbeats, periods
 from gonogo_service.devices import store as devices
 from gonogo_service.jobs.model import AttemptRow
@@ -17,19 +18,7 @@ from gonogo_service.kit.database.states import AttemptState
 
 HOST, NAME = "lab-7", "wormhole:0"
 DEVICE = f"{HOST}/{NAME}"
-FACTS: dict[str, Any] = {
-    "device": DEVICE,
-    "host": HOST,
-    "name": NAME,
-    "arch": "wormhole",
-    "board": "n150",
-    "queue": "ttnn.wormhole.n150",
-    "serial": "0100018611902017",
-    "pci": "0000:01:00.0",
-    "firmware": {"fw_bundle_version": "18.3.0.0"},
-    "driver": "TT-KMD 2.0.0",
-    "source": "tt-smi",
-}
+FACTS = stored_jobs.facts_of(HOST, NAME, serial="0100018611902017")
 OUTAGE = timedelta(hours=3)
 WORK = timedelta(minutes=30)
 """At work in each hour that it worked in."""
@@ -42,30 +31,16 @@ def heard(session: Session, now: datetime) -> None:
 
 def attempt(device: str, began: datetime, ended: datetime, **changes: Any) -> AttemptRow:
     """An attempt that is over, not stored: what `periods.record_attempt` reads of it."""
-    row = AttemptRow(
-        id=new_id(),
-        device=device,
-        state=AttemptState.done,
-        started_at=began,
-        heard_at=ended,
-        finished_at=ended,
-    )
-    for name, value in changes.items():
-        setattr(row, name, value)
-    return row
+    times = {"started_at": began, "heard_at": ended, "finished_at": ended}
+    done = {"id": new_id(), "device": device, "state": AttemptState.done}
+    return AttemptRow(**{**done, **times, **changes})
 
 
 def sing(session: Session, bits: str, now: datetime) -> None:
     """A canary that passed with these bits."""
     evidence = {"executor": "ttnn", "canary": "ttnn", "digests": {"dx": bits}}
-    body = {
-        "device": DEVICE,
-        "health": "good",
-        "reason": "the canary passed",
-        "evidence": evidence,
-        "worker": "w",
-        "routine": True,
-    }
+    body = {"device": DEVICE, "health": "good", "reason": "the canary passed", "routine": True}
+    body |= {"evidence": evidence, "worker": "w"}
     goldens.report(session, {**body, "at": now.timestamp()}, now=now)
 
 
@@ -120,18 +95,10 @@ def month(
 
 def bad() -> dict[str, Any]:
     """Return a worker's report after every recovery step failed."""
-    steps = [
-        {"rung": rung, "outcome": "no answer", "output": ""}
-        for rung in ("as it is", "re-open", "reset_device")
-    ]
-    evidence = {"steps": steps, "executor": "ttnn", "canary": "ttnn", "digests": {}}
-    return {
-        "device": DEVICE,
-        "health": "bad",
-        "reason": "it hung, and tt-smi -r did not help",
-        "evidence": evidence,
-        "worker": "w",
-    }
+    steps = ("as it is", "re-open", "reset_device")
+    report = stored_jobs.bad(DEVICE, "it hung, and tt-smi -r did not help", *steps)
+    report["evidence"] |= {"executor": "ttnn", "canary": "ttnn", "digests": {}}
+    return report
 
 
 def well() -> dict[str, Any]:

@@ -11,10 +11,8 @@ from sqlalchemy.orm import Session
 
 import stored_jobs
 from gonogo.closeness import NEEDED_RTOLS
-from gonogo.spec.test_spec import TestSpec
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import JobRow
-from gonogo_service.jobs.new_job import NewJob
 from gonogo_service.kit.database.ids import new_id
 
 
@@ -30,23 +28,10 @@ def submit(
     board: str = "n150",
 ) -> JobRow:
     """A queued job of one build of a branch."""
-    spec = TestSpec.parse(test)
-    new = NewJob(
-        test_key=spec.key,
-        workload_key=spec.workload_key,
-        kernel=spec.kernel,
-        canonical=spec.canonical(),
-        elements=spec.elements,
-        build=build,
-        branch=branch,
-        build_sequence=sequence,
-        executor="emulator",
-        arch="wormhole",
-        board=board,
-        context=context,
-        seeds=tuple(seeds),
-        request={"test": dict(test), "build": build, "seeds": list(seeds), "context": context},
-    )
+    about = {"build": build, "branch": branch, "build_sequence": sequence}
+    place = {"board": board, "context": context}
+    new = stored_jobs.new(test=test, seeds=seeds, **about, **place)
+    new.request["context"] = context
     return jobs.create(session, new)
 
 
@@ -84,9 +69,10 @@ def night(
     test: Mapping[str, Any] = stored_jobs.NIGHTLY,
     branch: str = "main",
     board: str = "n150",
+    device_s: float | None = None,
 ) -> JobRow:
     """A finished job: `red` are the seeds outside the tolerance; equal `bits` are equal outputs
-    (without: those of the build)."""
+    (without: those of the build). device_s: the seconds a seed, give or take a percent."""
     numbers = list(seeds)
     job = submit(
         session,
@@ -109,6 +95,7 @@ def night(
             device=device,
             position=position,
         )
+        | {"device_s": device_s and device_s * (1.01 if seed % 2 else 0.99)}
         for seed in numbers
     ]
     stored_jobs.report(session, job.id, rows, diagnosed=diagnosed)

@@ -18,7 +18,6 @@ from gonogo_service.flags.api import FLAGS
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import JobRow
-from gonogo_service.jobs.new_job import NewJob
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_service.kit.database import engine as engines
 from gonogo_service.tests.assessing import Missed, gauged
@@ -36,12 +35,8 @@ def row(
 ) -> dict[str, Any]:
     """A result of one seed, as a worker sends it; `bits` makes its digests others than those of the
     seed alone."""
-    result = {
-        **stored_jobs.row(seed, wrong=wrong, within=within),
-        "position": 0,
-        "host_run": f"run{seed:06d}",
-        **changes,
-    }
+    result = stored_jobs.row(seed, wrong=wrong, within=within)
+    result |= {"position": 0, "host_run": f"run{seed:06d}", **changes}
     for output in result["outputs"].values():
         output["digest"] = f"{bits:>03}{'bad' if wrong else 'fed'}{seed:010x}"
     return result
@@ -67,24 +62,10 @@ class World:
         **changes: Any,
     ) -> JobRow:
         """A job that is over, and assessed unless told otherwise."""
-        spec = parse_test(test)
+        seeds = sorted({int(row["seed"]) for row in rows})
+        place = {"branch": "main", "build_sequence": sequence, "context": context}
         with engines.session(self.engine) as session:
-            new = NewJob(
-                test_key=spec.key,
-                workload_key=spec.workload_key,
-                kernel=spec.kernel,
-                canonical=spec.canonical(),
-                elements=spec.elements,
-                build=build,
-                branch="main",
-                build_sequence=sequence,
-                executor="emulator",
-                arch="wormhole",
-                board="n150",
-                seeds=tuple(sorted({int(row["seed"]) for row in rows})),
-                context=context,
-                **changes,
-            )
+            new = stored_jobs.new(test=test, build=build, seeds=seeds, **{**place, **changes})
             job = jobs.create(session, new)
             stored_jobs.report(session, job.id, [dict(row) for row in rows], diagnosed=diagnosed)
             stored_jobs.finish(session, job.id)

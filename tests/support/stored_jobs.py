@@ -4,8 +4,7 @@ look at."""
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import select
@@ -13,7 +12,6 @@ from sqlalchemy.orm import Session
 
 import unchecked
 from benchmarks.harvest import DX, VERDICTS
-from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import JUDGE, Explanation
 from gonogo_service.devices import goldens, heartbeats
 from gonogo_service.devices import store as devices
@@ -26,6 +24,7 @@ from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import ChunkState, JobState
 from gonogo_service.results.batch import Batch
+from parsed_tests import parse_test
 
 NIGHTLY: dict[str, Any] = {
     "kernel": "layernorm_bw",
@@ -54,44 +53,27 @@ def new(
     *,
     test: Mapping[str, Any] = NIGHTLY,
     build: str = "tt-train-2025",
-    seeds: int = 8,
+    seeds: int | Sequence[int] = 8,
     **changes: Any,
 ) -> NewJob:
-    """A request for the seeds 0, 1, ..."""
-    spec = TestSpec.parse(test)
-    request = {"test": dict(test), "build": build, "seeds": {"start": 0, "count": seeds}}
-    return NewJob(
-        test_key=spec.key,
-        workload_key=spec.workload_key,
-        kernel=spec.kernel,
-        canonical=spec.canonical(),
-        elements=spec.elements,
-        build=build,
-        branch="emulator",
-        build_sequence=1,
-        executor="emulator",
-        arch="wormhole",
-        board="n150",
-        seeds=tuple(range(seeds)),
-        request=request,
-        **changes,
-    )
+    """A request for these seeds; a number means 0, 1, ..."""
+    spec = parse_test(test)
+    numbers = tuple(range(seeds) if isinstance(seeds, int) else seeds)
+    asked = {"start": 0, "count": seeds} if isinstance(seeds, int) else list(numbers)
+    place = {"branch": "emulator", "build_sequence": 1, "executor": "emulator"}
+    device = {"arch": "wormhole", "board": "n150"}
+    of_test = {name: getattr(spec, name) for name in ("kernel", "workload_key", "elements")}
+    request = {"test": dict(test), "build": build, "seeds": asked}
+    about = {"test_key": spec.key, "canonical": spec.canonical(), "request": request, **of_test}
+    return NewJob(**{**about, **place, **device, "build": build, "seeds": numbers, **changes})
 
 
 def together(explanation: str, **changes: Any) -> SuspectSeeds:
     """Return the status of a job whose seeds together give dx this explanation."""
-    dx = PooledOutput(Explanation(explanation), 2, "", [], None)
-    status = SuspectSeeds(
-        seeds=[],
-        added=[],
-        rounds=0,
-        explanation=Explanation(explanation),
-        count=0,
-        pooled={"dx": dx},
-        words="",
-        policy="",
-    )
-    return replace(status, **changes)
+    pooled = {"dx": PooledOutput(Explanation(explanation), 2, "", [], None)}
+    nothing: dict[str, Any] = {"seeds": [], "added": [], "rounds": 0, "count": 0, "words": ""}
+    about = {"explanation": Explanation(explanation), "pooled": pooled, "policy": ""}
+    return SuspectSeeds(**{**nothing, **about, **changes})
 
 
 def submit(session: Session, **changes: Any) -> JobRow:
@@ -108,23 +90,9 @@ def row(seed: int, *, wrong: bool, within: bool = True) -> dict[str, Any]:
         dx["tolerance_ratio"] *= 40
     verdict = VERDICTS[wrong, within]
     right = {name: value * noise.uniform(0.9, 1.1) for name, value in _DGAMMA.items()}
-    shared = {
-        "nonfinite": 0,
-        "count": 6930378,
-        "digest": f"{seed:016x}",
-        "arithmetic": ARITHMETIC,
-    }
-    explained = {
-        "explanation": "explained",
-        "detection_limits": LIMITS,
-        "reason": "",
-        "places": "",
-    }
-    unexplained = {
-        "explanation": "unexplained",
-        "reason": REASON,
-        "places": PLACES,
-    }
+    shared = {"nonfinite": 0, "count": 6930378, "digest": f"{seed:016x}", "arithmetic": ARITHMETIC}
+    explained = {"explanation": "explained", "detection_limits": LIMITS, "reason": "", "places": ""}
+    unexplained = {"explanation": "unexplained", "reason": REASON, "places": PLACES}
     of_dx = unexplained if wrong else explained
     return {
         "seed": seed,
@@ -157,14 +125,8 @@ def with_fault(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def unwell(seed: int, verdict: str, message: str) -> dict[str, Any]:
     """A row without numbers: hang, crash or error."""
-    return {
-        "seed": seed,
-        "repeat": 0,
-        "verdict": verdict,
-        "device": "emulator:0",
-        "message": message,
-        "outputs": {},
-    }
+    lost = {"verdict": verdict, "message": message, "outputs": {}}
+    return {"seed": seed, "repeat": 0, "device": "emulator:0", **lost}
 
 
 def report(
@@ -206,32 +168,28 @@ def finished(session: Session, *, wrong: bool = True, seeds: int = 8, **changes:
     return record
 
 
+def facts_of(host: str, name: str, **changes: Any) -> dict[str, Any]:
+    """The facts that a worker reports of a Wormhole."""
+    names = {"device": f"{host}/{name}", "host": host, "name": name}
+    board = {"arch": "wormhole", "board": "n150", "queue": "ttnn.wormhole.n150"}
+    place = {"serial": f"010001861190201{name[-1]}", "pci": f"0000:0{name[-1]}:00.0"}
+    software = {"driver": "TT-KMD 2.0.0", "source": "tt-smi"}
+    firmware = {"firmware": {"fw_bundle_version": "18.3.0.0"}}
+    return {**names, **board, **place, **software, **firmware, **changes}
+
+
+def bad(device: str, reason: str, *steps: str, outcome: str = "no answer") -> dict[str, Any]:
+    """A worker's report after these recovery steps failed."""
+    tried = [{"rung": step, "outcome": outcome, "output": "?"} for step in steps]
+    report = {"device": device, "health": "bad", "reason": reason, "worker": "w"}
+    return {**report, "evidence": {"steps": tried}}
+
+
 def device(session: Session) -> None:
     """A Wormhole that has been heard of, and was found bad."""
-    facts: dict[str, Any] = {
-        "device": "lab-1/wormhole:0",
-        "host": "lab-1",
-        "name": "wormhole:0",
-        "arch": "wormhole",
-        "board": "n150",
-        "queue": "ttnn.wormhole.n150",
-        "serial": "0100018611902010",
-        "pci": "0000:01:00.0",
-        "firmware": {"fw_bundle_version": "18.3.0.0"},
-        "driver": "TT-KMD 2.0.0",
-        "source": "tt-smi",
-    }
-    now = utcnow()
+    facts, now = facts_of("lab-1", "wormhole:0"), utcnow()
     heartbeats.heard(session, facts, worker="worker-1", attempt=None, now=now)
-    evidence = {"steps": [{"rung": "re-open", "outcome": "no answer", "output": ""}]}
-    heartbeat = {
-        "device": facts["device"],
-        "health": "bad",
-        "reason": "no answer",
-        "evidence": evidence,
-        "worker": "worker-1",
-    }
-    heartbeats.report(session, heartbeat, now=now)
+    heartbeats.report(session, bad(facts["device"], "no answer", "re-open"), now=now)
 
 
 def fleet(
@@ -246,55 +204,21 @@ def fleet(
     now = utcnow()
     names = [f"wormhole:{index}" for index in range(4)]
     (attempt,) = dispatching.dispatch(session, chunks.choose(session, job.queue, 1), now=now)
-    unchecked.started(
-        session,
-        attempt,
-        {"worker": f"{host}/{names[0]}/1", "device": f"{host}/{names[0]}", "host": host},
-        now=now,
-    )
+    busy = f"{host}/{names[0]}"
+    about = {"worker": f"{busy}/1", "device": busy, "host": host}
+    unchecked.started(session, attempt, about, now=now)
 
     def sing(index: int, bits: str, seconds: float) -> None:
-        evidence = {
-            "executor": "ttnn",
-            "canary": "ttnn",
-            "digests": {"dx": bits, "dgamma": "5f0c77aa91be"},
-        }
-        body = {
-            "device": f"{host}/{names[index]}",
-            "health": "good",
-            "reason": "the canary passed",
-            "evidence": evidence,
-        }
-        goldens.report(
-            session,
-            {**body, "worker": "w", "routine": True, "at": now.timestamp() - seconds},
-            now=now,
-        )
+        digests = {"dx": bits, "dgamma": "5f0c77aa91be"}
+        evidence = {"executor": "ttnn", "canary": "ttnn", "digests": digests}
+        body = {"device": f"{host}/{names[index]}", "health": "good", "reason": "the canary passed"}
+        body |= {"evidence": evidence, "worker": "w", "routine": True}
+        goldens.report(session, {**body, "at": now.timestamp() - seconds}, now=now)
 
     for index, name in enumerate(names):
-        facts: dict[str, Any] = {
-            "device": f"{host}/{name}",
-            "host": host,
-            "name": name,
-            "arch": "wormhole",
-            "board": "n150",
-            "queue": "ttnn.wormhole.n150",
-            "serial": f"010001861190201{index}",
-            "pci": f"0000:0{index}:00.0",
-            "firmware": {"fw_bundle_version": "18.3.0.0"},
-            "driver": "TT-KMD 2.0.0",
-            "source": "tt-smi",
-        }
-        heartbeats.heard(
-            session, facts, worker=f"{host}/{name}/1", attempt=None if index else attempt, now=now
-        )
-        telemetry = {
-            "temperature_c": 45.2 + index,
-            "clock_mhz": 1000.0,
-            "power_w": 31.0,
-            "voltage_v": 0.8,
-            "current_a": 40.0,
-        }
+        facts, current = facts_of(host, name), None if index else attempt
+        heartbeats.heard(session, facts, worker=f"{host}/{name}/1", attempt=current, now=now)
+        telemetry = {"temperature_c": 45.2 + index, "clock_mhz": 1000.0, "power_w": 31.0}
         heartbeats.measured(session, facts["device"], telemetry)
     for index, bits, seconds in (
         (0, "c0ffee123456", 90),
@@ -303,15 +227,6 @@ def fleet(
         (0, "c0ffee123456", 5),
     ):
         sing(index, bits, seconds)
-    steps = [
-        {"rung": rung, "outcome": reason, "output": "?"} for rung in ("re-open", "reset_device")
-    ]
-    heartbeat = {
-        "device": f"{host}/{names[3]}",
-        "health": "bad",
-        "reason": reason,
-        "evidence": {"steps": steps},
-        "worker": "w",
-    }
-    heartbeats.report(session, heartbeat, now=now)
+    sick = bad(f"{host}/{names[3]}", reason, "re-open", "reset_device", outcome=reason)
+    heartbeats.report(session, sick, now=now)
     return {device.name: device.id for device in devices.list_(session, now=now)}
