@@ -5,7 +5,7 @@ They are paths only, so a page works under any host name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
@@ -25,6 +25,7 @@ DEVICES = "/devices"
 RUNS = "/runs"
 SCHEDULES = "/schedules"
 COMPARE = "/compare"
+BRANCH = "/branch"
 LOGIN = "/login"
 LOGOUT = "/logout"
 DOCS = "/docs"
@@ -35,6 +36,7 @@ ANSWERS = "/answers"
 HOOKS = "/hooks"
 RULES = "/rules"
 WAIVERS = "/waivers"
+TOLERANCES = "/tolerances"
 BISECTIONS = "/bisections"
 SEARCH = "/search"
 WORSE = "/worse"
@@ -116,6 +118,7 @@ catalogue = Listing(TESTS)
 matrix = Listing(MATRIX)
 flags = Listing(FLAGS)  # it lists the open ones unless `state` says otherwise ("any")
 waivers = Listing(WAIVERS)
+tolerances = Listing(TOLERANCES)
 devices = Listing(DEVICES)
 runs = Listing(RUNS)
 schedules = Listing(SCHEDULES)
@@ -123,6 +126,7 @@ webhooks = Listing(WEBHOOKS)
 answers = Listing(ANSWERS)
 hooks = Listing(HOOKS)
 rules = Listing(RULES)
+branch = Listing(BRANCH)  # {"head": a build, run or commit, "base": the branch beside it}
 worse = Listing(WORSE)  # of a branch, since a day, until a day (2026-11-01)
 gauge = Item(GAUGES)
 bisection = Item(BISECTIONS)
@@ -202,6 +206,11 @@ def webhook_delivery(webhook_id: str, delivery_id: str, *, as_json: bool = False
 def replay(webhook_id: str, delivery_id: str) -> str:
     """Return the endpoint that sends a message again (POST)."""
     return f"{API}/webhooks/{_part(webhook_id)}/deliveries/{_part(delivery_id)}:replay"
+
+
+def tolerance_patch(keys: Iterable[str]) -> str:
+    """Return the patch that gives these tests the tolerances that gauges advise."""
+    return f"{TOLERANCES}/patch?" + urlencode([("test", key) for key in keys])
 
 
 def badge(key: str, chosen: Query | None = None) -> str:

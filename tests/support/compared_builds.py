@@ -12,6 +12,8 @@ import nightly_history
 import stored_jobs
 from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.spec.canonical import key_of
+from gonogo.spec.test_spec import TestSpec
+from gonogo_service.builds import store as builds
 from gonogo_service.flags import store as flags
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.jobs import store as jobs
@@ -186,3 +188,37 @@ def history(session: Session) -> dict[str, JobRow | None]:
         * 2,
     )
     return jobs_by_name
+
+
+MINE, COMMIT = "mine-4c1e", "5fe21c09"
+LAST = ("main-1", "main-2", "main-3")
+
+
+def branch(session: Session) -> dict[str, str]:
+    """Tests on three builds of main and on one of a branch, named by what it changed; their keys.
+
+    The branch's build is registered with its commit.
+    """
+    builds.add(session, name=MINE, executor="emulator", branch="fast-ln", commit=COMMIT)
+    right: dict[str, Any] = {"bits": "a", "device_s": 2e-3}
+    wrong = {"wrong": True, "red": EIGHT, "diagnosed": True}
+    stories: dict[str, tuple[Mapping[str, Any], Mapping[str, Any] | None]] = {
+        "same": (right, right),
+        "same too": (right, right),
+        "other bits": (right, {"bits": "b"}),
+        "worse": (right, {**right, **wrong, "bits": "c"}),
+        "same error": ({**wrong, "bits": "d"}, {**wrong, "bits": "e"}),
+        "slower": (right, {**right, "device_s": 2.6e-3}),
+        "faster": (right, {**right, "device_s": 1.5e-3}),
+        "not run": (right, None),
+    }
+    keys = {}
+    for number, (story, (before, after)) in enumerate(stories.items()):
+        test = test_of(0.3 + number / 100)
+        keys[story] = TestSpec.parse(test).key
+        for sequence, build in enumerate(LAST, start=1):
+            nightly_history.night(session, build, sequence, EIGHT, test=test, **before)
+        if after is not None:
+            place = {"branch": "fast-ln", "test": test}
+            nightly_history.night(session, MINE, 1, EIGHT, **place, **after)
+    return keys

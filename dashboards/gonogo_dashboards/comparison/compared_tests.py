@@ -49,6 +49,8 @@ class TestLine:
     base_jobs: tuple[str, ...]
     head_jobs: tuple[str, ...]
     check: str | None
+    time: str
+    """Its seconds a seed on the device against base's; "" where a finding has them."""
     flips: tuple[str, ...]
     """A line for each output of head that was compared with base's on equal seeds."""
 
@@ -57,16 +59,21 @@ def lines(
     session: Session, shown: Sequence[Compared], comparison: Comparison
 ) -> tuple[TestLine, ...]:
     """Return the tests that are shown."""
+    return tuple(
+        _line(test, name, comparison, _decided(session, test) if place < MAX_DECIDED else "")
+        for place, (test, name) in enumerate(zip(shown, names_of(shown), strict=True))
+    )
+
+
+def names_of(tests: Sequence[Compared]) -> list[str]:
+    """Return the labels of the tests of a list."""
     listed = [
         Listed(
             test.canonical, None, test.name, {"arch": test.place.arch, "board": test.place.board}
         )
-        for test in shown
+        for test in tests
     ]
-    return tuple(
-        _line(test, name, comparison, _decided(session, test) if place < MAX_DECIDED else "")
-        for place, (test, name) in enumerate(zip(shown, labels(listed), strict=True))
-    )
+    return [_TIMES.sub("×", label) for label in labels(listed)]
 
 
 def _decided(session: Session, test: Compared) -> str:
@@ -90,7 +97,7 @@ def _line(test: Compared, name: str, comparison: Comparison, decided: str) -> Te
     details = tolerance_of(test.canonical), details_of(test.canonical), place.arch, place.board
     flips = () if test.pair is None else test.pair.flips
     return TestLine(
-        name=_TIMES.sub("×", name),
+        name=name,
         url=url,
         base_url=on(comparison.base, test.base),
         head_url=on(comparison.head, test.head),
@@ -103,6 +110,7 @@ def _line(test: Compared, name: str, comparison: Comparison, decided: str) -> Te
         base_jobs=_jobs(test.base),
         head_jobs=_jobs(test.head),
         check=test.check,
+        time=test.time.words if test.time and not test.time.slower else "",
         flips=tuple(f"{output.output}: {output.words}" for output in flips),
     )
 

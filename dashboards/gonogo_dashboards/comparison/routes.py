@@ -8,12 +8,13 @@ from fastapi import Request
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo_dashboards.comparison import compare_page, compared_tests, worse_page
+from gonogo_dashboards.comparison import branch_page, compare_page, compared_tests, worse_page
 from gonogo_dashboards.kit.navigation import Entry
 from gonogo_dashboards.kit.site import MAX_CSV_LINES, Site
 
 NAVIGATION = (
     Entry("compare", "Compare", urls.COMPARE, "Analysis", 1),
+    Entry("branch", "My branch", urls.BRANCH, "Analysis", 2),
     Entry("worse", "What got worse", urls.WORSE, "Analysis", 2),
 )
 
@@ -34,6 +35,20 @@ def add(site: Site) -> None:
         noun="comparison",
         wrong="This can't be compared",
         line=compared_tests.TestLine,
+    )
+
+    def branch(session: Session, request: Request, now: datetime) -> branch_page.BranchView:
+        query = request.query_params
+        return branch_page.view(session, query.get("head", ""), query.get("base", ""), now)
+
+    site.add(
+        urls.BRANCH,
+        "comparison/branch.html",
+        branch,
+        "What does my branch change, before it is pushed?",
+        noun="branch",
+        wrong="This has no results",
+        line=branch_page.BranchLine,
     )
 
     def worse(session: Session, request: Request, now: datetime) -> worse_page.WorseView:

@@ -25,6 +25,7 @@ _ADDRESSES: Mapping[str, Callable[[str], str]] = {
     "gauge": urls.gauge,
     "bisection": urls.bisection,
     "test": urls.history,
+    "branch": lambda name: urls.branch({"head": name}),
     "build": lambda name: urls.jobs({"build": name}),
     "suite": lambda name: urls.runs({"suite": name}),
 }

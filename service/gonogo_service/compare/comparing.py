@@ -14,7 +14,6 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo.errors import FieldError
 from gonogo.flakiness import device_times as measured
 from gonogo.flakiness.arithmetic_changes import MIN_ELEMENTS, BuildPrograms, pooled
 from gonogo.flakiness.classes import Class, Classification, OpenFlag, RunSummary
@@ -89,16 +88,22 @@ class Comparison:
         return gate((test.classification for test in self.tests), fail_on)
 
 
-def compare(session: Session, base: str, head: str, *, now: datetime | None = None) -> Comparison:
+def compare(
+    session: Session,
+    base: str,
+    head: str,
+    *,
+    now: datetime | None = None,
+    every_record: bool = False,
+) -> Comparison:
     """Classify every test that ran on head or on base.
 
-    base, head: as in `sides.read`. A base that never ran makes bad results on head unknown. Raises
-    FieldError for a run that doesn't exist, and for a head without any job.
+    base, head: as in `sides.read`. A base that never ran makes bad results on head unknown.
+    every_record: read the seeds of right kernels, too, so that `Compared.change` says of each
+    whether its bits are the same. Raises FieldError for a run that doesn't exist, and for a head
+    without any job.
     """
-    both = sides.read(session, base, "base"), sides.read(session, head, "head")
-    if not both[1].jobs:
-        reason, limit = "nothing was submitted for it", "a build that has jobs, or a run's id"
-        raise FieldError("head", head, reason, limit=limit)
+    both = sides.read(session, base, "base"), sides.head(session, head)
     now = now or utcnow()
     places = {place for place, ran in both[0].tests.items() if ran.counts} | both[1].tests.keys()
     keys = sorted({place.test_key for place in places})
@@ -111,7 +116,7 @@ def compare(session: Session, base: str, head: str, *, now: datetime | None = No
         both,
         [
             _with_programs(session, side, both, recorded)
-            for side, recorded in zip(both, _recorded(session, both), strict=True)
+            for side, recorded in zip(both, _recorded(session, both, every_record), strict=True)
         ],
     )
     pairs = _pairs(session, *both)
@@ -159,7 +164,7 @@ def _classifier(flags: Sequence[OpenFlag]) -> Callable[..., Classification]:
 
 
 def _recorded(
-    session: Session, both: tuple[SideResults, SideResults]
+    session: Session, both: tuple[SideResults, SideResults], every: bool
 ) -> list[dict[Place, RunSummary]]:
     """Return the results of base and head, with records where errors have to be compared.
 
@@ -170,7 +175,7 @@ def _recorded(
         place
         for place in both[0].facts.keys() & both[1].facts.keys()
         if base[place].judged and head[place].judged
-        if base[place].of(*_UNEXPLAINED) or head[place].of(*_UNEXPLAINED)
+        if every or base[place].of(*_UNEXPLAINED) or head[place].of(*_UNEXPLAINED)
     )
     seeds = min(build_series.SEEDS_PER_BUILD, max(MIN_SEEDS, MAX_SEEDS // max(1, len(compared))))
     recorded_sides = []

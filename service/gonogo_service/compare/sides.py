@@ -118,6 +118,15 @@ def _named(session: Session, text: str, path: str) -> tuple[str | None, str | No
     return build, None
 
 
+def head(session: Session, text: str) -> SideResults:
+    """Return the side that is compared with another. Raises FieldError where it has no job, too."""
+    side = read(session, text, "head")
+    if not side.jobs:
+        reason, limit = "nothing was submitted for it", "a build that has jobs, or a run's id"
+        raise FieldError("head", text, reason, limit=limit)
+    return side
+
+
 def read(session: Session, text: str, path: str) -> SideResults:
     """Read the result of each test on the side that a text names, from its newest MAX_JOBS jobs.
 

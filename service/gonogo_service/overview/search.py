@@ -39,7 +39,10 @@ _IDS: dict[str, Any] = {
 
 
 class Hit(NamedTuple):
-    """Something that has the text: a job, run, flag, gauge, bisection, test, build or suite."""
+    """Something that has the text: a job, run, flag, gauge, bisection, test, build or suite.
+
+    A "branch" is a build, beside main's.
+    """
 
     kind: str
     key: str
@@ -74,13 +77,17 @@ def _entries(session: Session, text: str) -> Iterator[Hit]:
 
 
 def _by_commit(session: Session, text: str) -> Iterator[Hit]:
-    """Yield the newest jobs whose commit begins with the text."""
+    """Yield the newest jobs whose commit begins with the text, and each build beside main."""
     if not re.fullmatch(f"[0-9a-f]{{{MIN_ID_DIGITS},{_SHA_DIGITS}}}", text):
         return
     commit = JobRow.commit["sha"].as_string()
     query = select(JobRow.id, JobRow.build, commit).order_by(JobRow.id.desc()).limit(MAX_JOBS)
+    shown = set()
     for job, build, sha in session.execute(query):
         if sha and sha.lower().startswith(text):
+            if build not in shown:
+                shown.add(build)
+                yield Hit("branch", build, f"{build} beside main", f"commit {sha[:12]}")
             yield Hit("job", job, job, f"commit {sha[:12]} · {build}")
 
 
@@ -94,7 +101,10 @@ def _builds(session: Session, text: str) -> Iterator[Hit]:
     branches |= {row.name: row.branch for row in rows if row.name not in branches}
     for name, branch in branches.items():
         commit = commits.get(name)
-        if text in name.lower() or (commit or "").lower().startswith(text):
+        is_commit = (commit or "").lower().startswith(text)
+        if commit and is_commit:
+            yield Hit("branch", name, f"{name} beside main", f"commit {commit[:12]}")
+        if text in name.lower() or is_commit:
             yield Hit("build", name, name, f"{branch} · {commit}" if commit else branch)
 
 

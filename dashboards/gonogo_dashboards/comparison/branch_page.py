@@ -1,0 +1,227 @@
+"""Read model of "My branch": a build, run or commit beside the last builds of the main branch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from gonogo import urls
+from gonogo.flakiness.classes import Class, Finding, RunSummary
+from gonogo.flakiness.masking import Change
+from gonogo.reports.check_line import check_line
+from gonogo.spec.described import Described
+from gonogo.spec.verdicts import Verdict
+from gonogo_dashboards.comparison.compared_tests import names_of
+from gonogo_dashboards.kit import build_cells, words
+from gonogo_service.compare import branches, comparing
+from gonogo_service.compare.compared import Compared
+from gonogo_service.compare.sides import Place
+from gonogo_service.kit.database.encoding import timestamp
+
+MAX_LINES = 200
+SAME, ALIKE, ABSENT = "same", "alike", "absent"
+"""Kinds of tests without a line: the same bits, without arrays and nothing new, not run on head."""
+_SENTENCES = {
+    SAME: ("test is the same to the bit", "tests are the same to the bit"),
+    ALIKE: (
+        "test without common seeds has nothing new",
+        "tests without common seeds have nothing new",
+    ),
+    ABSENT: ("test did not run here", "tests did not run here"),
+}
+_KNOWN = (Class.passed, Class.broken_on_base, Class.known_flaky, Class.known_hollow, Class.waived)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A test on a build of the branch: its verdict there, and how head differs from it."""
+
+    build: str
+    verdict: str
+    hollow: bool
+    change: Described | None
+    words: str
+    """The comparison in one line; "" where there is none."""
+
+
+@dataclass(frozen=True)
+class BranchLine:
+    """A test that differs from the newest build of the branch."""
+
+    name: str
+    url: str
+    where: str
+    verdict: str
+    hollow: bool
+    findings: tuple[Finding, ...]
+    """Those that are no plain pass."""
+    time: str
+    """Its seconds a seed on the device, where it is faster; the finding has them if slower."""
+    cells: tuple[Cell, ...]
+    """One for each build of the branch, the newest last."""
+    check: str
+    """The command that shows the difference; "" for none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BranchView:
+    """The page; without a request `head` is "", and the rest is empty."""
+
+    head: str
+    builds: tuple[str, ...] = ()
+    """The builds of head"""
+    run: str | None = None
+    branch: str | None = None
+    branches: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    """The builds of the branch, the newest last"""
+    complete: bool = True
+    tests: int = 0
+    equal: Mapping[str, int]
+    """Tests without a line, by kind: SAME, ALIKE, ABSENT"""
+    summary: tuple[str, ...] = ()
+    items: tuple[BranchLine, ...] = ()
+    """The tests that differ, the most important first"""
+    more: int = 0
+    at: str | None
+
+
+def view(session: Session, head: str, branch: str, now: datetime) -> BranchView:
+    """Return the page, or the form alone without `head`. Raises FieldError for an unknown one."""
+    head, at = head.strip(), timestamp(now)
+    if not head:
+        return BranchView(head="", equal={}, at=at)
+    beside = branches.read(session, head, branch.strip() or None, now)
+    if not beside.comparisons:
+        return BranchView(
+            head=head,
+            builds=beside.head.builds,
+            run=beside.head.run,
+            branch=beside.branch,
+            branches=beside.branches,
+            equal={},
+            at=at,
+        )
+    newest = beside.comparisons[-1]
+    kinds = {test.place: _kind(test) for test in newest.tests}
+    differing = [test for test in newest.tests if kinds[test.place] is None]
+    differing.sort(key=_urgency)
+    shown = comparing.with_checks(session, newest, differing[:MAX_LINES])
+    by_place = [{test.place: test for test in one.tests} for one in beside.comparisons]
+    equal = Counter(filter(None, kinds.values()))
+    return BranchView(
+        head=head,
+        builds=beside.head.builds,
+        run=beside.head.run,
+        branch=beside.branch,
+        branches=beside.branches,
+        beside=tuple(one.base.requested for one in beside.comparisons),
+        complete=newest.complete,
+        tests=len(newest.tests),
+        equal=dict(equal),
+        summary=_summary(len(differing), equal),
+        items=tuple(
+            _line(test, name, by_place, newest)
+            for test, name in zip(shown, names_of(shown), strict=True)
+        ),
+        more=max(0, len(differing) - MAX_LINES),
+        at=at,
+    )
+
+
+def _kind(test: Compared) -> str | None:
+    """Return the kind of a test without a line; None: it differs."""
+    if test.classification.kind is Class.not_run:
+        return ABSENT
+    if _is_timed(test):
+        return None
+    change = test.change
+    if change is not None and change.change is not Change.unknown:
+        return SAME if change.change is Change.unchanged else None
+    is_known = all(finding.kind in _KNOWN for finding in test.classification.findings)
+    return ALIKE if is_known else None
+
+
+def _urgency(test: Compared) -> tuple[bool, int, bool, str]:
+    """Return a sort key: what is new and bad, then other seconds, then other bits."""
+    kind = test.classification.kind
+    return kind.is_good, kind.rank, not _is_timed(test), test.name
+
+
+def _is_timed(test: Compared) -> bool:
+    """Return whether it is slower or faster."""
+    return test.time is not None and (test.time.slower or test.time.faster)
+
+
+def _summary(differing: int, equal: Mapping[str, int]) -> tuple[str, ...]:
+    counted = [f"{words.count(differing, 'test')} {'differs' if differing == 1 else 'differ'}"]
+    counted += [
+        f"{number:,} {_SENTENCES[kind][number != 1]}"
+        for kind in _SENTENCES
+        if (number := equal.get(kind, 0))
+    ]
+    return tuple(f"{sentence}." for sentence in counted)
+
+
+def _line(
+    test: Compared,
+    name: str,
+    by_place: Sequence[Mapping[Place, Compared]],
+    newest: comparing.Comparison,
+) -> BranchLine:
+    place, head = test.place, test.head
+    assert head is not None
+    findings = test.classification.findings
+    is_faster = test.time is not None and test.time.faster
+    return BranchLine(
+        name=name,
+        url=urls.history(place.test_key, {"arch": place.arch, "board": place.board}),
+        where=f"{place.arch} {place.board}",
+        verdict=build_cells.verdict_of(head.counts),
+        hollow=bool(head.counts.get(build_cells.HOLLOW)),
+        findings=tuple(one for one in findings if one.kind is not Class.passed),
+        time=test.time.words if is_faster and test.time else "",
+        cells=tuple(_cell(one.get(place)) for one in by_place),
+        check=test.check or _both(test, newest),
+    )
+
+
+def _cell(test: Compared | None) -> Cell:
+    ran = None if test is None else test.base
+    if test is None or ran is None:
+        return Cell("", Verdict.not_run, False, None, "")
+    change, kind = test.change, test.classification.kind
+    known = change is not None and change.change is not Change.unknown
+    return Cell(
+        ran.build,
+        build_cells.verdict_of(ran.counts),
+        bool(ran.counts.get(build_cells.HOLLOW)),
+        change.change if change and known else kind,
+        change.words if change and known else test.classification.words,
+    )
+
+
+def _both(test: Compared, newest: comparing.Comparison) -> str:
+    """Return the command that runs both builds on a seed; "" where there is none to run."""
+    before, after = _seeds(test.base), _seeds(test.head)
+    seeds = sorted(before & after)
+    facts = newest.head.facts.get(test.place)
+    if not seeds or not facts or test.base is None:
+        return ""
+    return check_line(
+        test.canonical,
+        build=facts[0].build,
+        executor=facts[0].executor,
+        seed=seeds[0],
+        output="",
+        reference=test.base.build,
+        context=facts[0].requested_context,
+    )
+
+
+def _seeds(ran: RunSummary | None) -> set[int]:
+    return set(ran.record.seeds) if ran and ran.record else set()

@@ -1,0 +1,64 @@
+"""A build, run or commit beside the last builds of a branch: a comparison with each. Reads only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from gonogo.spec.executors import EMULATOR
+from gonogo_service.compare import comparing, sides
+from gonogo_service.compare.comparing import Comparison
+from gonogo_service.compare.sides import SideResults
+from gonogo_service.tests import matrices
+from gonogo_service.tests.matrices import BuildRecord
+
+LAST_BUILDS = 3
+MAIN = ("main", "master")
+"""The branches that commits are compared with where nobody chose one."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What was requested beside the last builds of a branch."""
+
+    head: SideResults
+    branch: str | None
+    """None: no other build ran."""
+    branches: tuple[str, ...]
+    """The branches to choose from."""
+    comparisons: tuple[Comparison, ...]
+    """With each build, the newest last."""
+
+
+def read(session: Session, head: str, branch: str | None, now: datetime) -> Beside:
+    """Compare head with the last builds of a branch before it; branch: None for the main one.
+
+    head: as in `sides.read`. Raises FieldError for a head that is not known or has no job.
+    """
+    side = sides.head(session, head)
+    known = matrices.builds(session)
+    others = [build for build in known if build.name not in side.builds]
+    branches = tuple(dict.fromkeys(build.branch for build in others))
+    branch = branch or _main(others)
+    own = [build for build in known if build.name in side.builds and build.branch == branch]
+    before = [
+        build.name
+        for build in others
+        if build.branch == branch and all(build.sequence < one.sequence for one in own)
+    ]
+    comparisons = tuple(
+        comparing.compare(session, base, head, now=now, every_record=True)
+        for base in before[-LAST_BUILDS:]
+    )
+    return Beside(side, branch, branches, comparisons)
+
+
+def _main(builds: list[BuildRecord]) -> str | None:
+    """Return the main branch, else the one that ran last; the emulator's comes last of all."""
+
+    def order(build: BuildRecord) -> tuple[bool, bool, str]:
+        return build.branch in MAIN, build.branch != EMULATOR, build.newest_job
+
+    return max(builds, key=order).branch if builds else None
