@@ -27,6 +27,8 @@ from gonogo.settings import Settings
 from gonogo_dashboards.build import BuildFailed, build
 from gonogo_service.app import create_app
 from gonogo_service.kit.database import engine as engines
+from gonogo_service.kit.database.ids import new_id
+from gonogo_service.people.issuing import issue_token
 from patience import WAIT_S, scaled
 from populated_database import House
 from watched_pages import SharedTab, Watch
@@ -143,11 +145,12 @@ def serve(tmp_path: Path, sqlite_template: Path) -> Iterator[Callable[..., Serve
         yield start
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def populated(
     tmp_path_factory: pytest.TempPathFactory, shared_folder: Path, sqlite_template: Path
 ) -> Iterator[tuple[Server, House]]:
-    """The app on a database of this module that has something on every page."""
+    """One app for all tests of this process, with something on every page. A test that changes
+    something takes it back."""
     folder = tmp_path_factory.mktemp("house")
     house = populated_copy.copy(shared_folder / "house", folder / "gonogo.sqlite")
     with serving(folder, sqlite_template) as start:
@@ -164,6 +167,20 @@ def server(serve: Callable[..., Server]) -> Server:
 def guarded(serve: Callable[..., Server]) -> Server:
     """The app as it runs in production: nobody gets in without a token."""
     return serve(embedded=False, secret_key=SecretStr("k" * 40))
+
+
+@pytest.fixture
+def login() -> Callable[[Page, Server, str, str], None]:
+    """A function that logs in at a server with a new token of a scope, and goes to an address."""
+
+    def enter(page: Page, server: Server, scope: str, path: str) -> None:
+        with server.writing() as session:
+            token = issue_token(session, new_id(), [scope], keys=server.app.state.context.keys)
+        page.goto(f"{server.url}/login?next={path.removeprefix(server.url)}")
+        page.get_by_label("token").fill(token)
+        page.get_by_role("button", name="log in").click()
+
+    return enter
 
 
 @pytest.fixture

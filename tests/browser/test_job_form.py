@@ -13,16 +13,13 @@ from playwright.sync_api import Page, expect
 
 from gonogo_service.builds import store as builds
 from gonogo_service.jobs import store as jobs
-from gonogo_service.people.issuing import issue_token
 
 
 def test_a_job_is_checked_while_one_types_and_then_submitted(server, page: Page, watch) -> None:
     page.goto(f"{server.url}/jobs")
     page.get_by_role("link", name="submit a job").click()
-    estimate, shape = (
-        page.get_by_role("status").and_(page.locator("#estimate")),
-        page.get_by_label("shape"),
-    )
+    estimate = page.get_by_role("status").and_(page.locator("#estimate"))
+    shape = page.get_by_label("shape")
     expect(estimate).to_contain_text("8 results in 1 chunk")
     expect(estimate).to_contain_text("No live worker serves emulator.wormhole.n150")
     page.get_by_label("kernel").select_option("layernorm_fw")
@@ -30,9 +27,7 @@ def test_a_job_is_checked_while_one_types_and_then_submitted(server, page: Page,
     expect(page.locator("#e-shape")).to_contain_text("test.shape.1")
     expect(shape).to_have_attribute("aria-invalid", "true")
     expect(estimate).to_contain_text("see the marked fields")
-    page.get_by_role(
-        "button", name="submit"
-    ).click()  # refused as well, and the cursor stands where it must be put right
+    page.get_by_role("button", name="submit").click()
     expect(shape).to_be_focused()
     shape.fill("64 x 96")
     expect(shape).not_to_have_attribute("aria-invalid", "true")
@@ -92,12 +87,8 @@ def test_a_test_by_pcc_alone_is_typed_checked_shared_and_submitted(
 
 
 @pytest.mark.parametrize("scope", ["submit", "read"])
-def test_only_who_may_submits(guarded, page: Page, watch, scope: str) -> None:
-    with guarded.writing() as session:
-        token = issue_token(session, "ada", [scope], keys=guarded.app.state.context.keys)
-    page.goto(f"{guarded.url}/login?next=/jobs/new")
-    page.get_by_label("token").fill(token)
-    page.get_by_role("button", name="log in").click()
+def test_only_who_may_submits(guarded, page: Page, login, watch, scope: str) -> None:
+    login(page, guarded, scope, "/jobs/new")
     expect(page.get_by_role("combobox", name="Build", exact=True)).to_have_value("correct")
     page.get_by_role("button", name="submit").click()
     if scope == "submit":

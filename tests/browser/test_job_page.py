@@ -6,10 +6,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
 import stored_jobs
-from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs import artifacts
+from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.kit.database.ids import new_id
 from patience import WAIT_MS, WAIT_S
 from pending_requests import PendingRequests
 
@@ -116,53 +119,6 @@ def test_a_lost_connection_is_said_until_it_is_back(serve, open_context, watch) 
     watch.mean("ERR_")
 
 
-def test_a_cancelled_job_is_not_green(server, page: Page) -> None:
-    with server.writing() as session:
-        job = stored_jobs.submit(session, seeds=64)
-        stored_jobs.report(
-            session, job.id, [stored_jobs.row(seed, wrong=False) for seed in range(5)]
-        )
-    page.goto(f"{server.url}/jobs/{job.id}")
-    page.get_by_role("button", name="cancel").click()
-    expect(page.locator("#banner")).to_contain_text("Canceled after 5 of 64 seeds")
-    expect(page.locator("#banner .v-pass")).to_have_count(0)
-    page.goto(f"{server.url}/jobs")
-    expect(page.locator("table.jobs")).to_contain_text("Canceled after 5 of 64 seeds")
-    assert page.request.get(f"{server.url}/api/v1/jobs/{job.id}").json()["verdict"] is None
-
-
-def test_the_plot_has_as_many_marks_as_the_api_has_results(server, page: Page) -> None:
-    with server.writing() as session:
-        job = stored_jobs.submit(session, seeds=40)
-        rows = [
-            stored_jobs.row(seed, wrong=seed % 3 == 0, within=seed % 5 != 0) for seed in range(38)
-        ]
-        stored_jobs.report(
-            session,
-            job.id,
-            [
-                *rows,
-                stored_jobs.unwell(38, "hang", "no answer within 600 s"),
-                stored_jobs.unwell(39, "crash", "signal 11"),
-            ],
-        )
-        stored_jobs.finish(session, job.id)
-    page.goto(f"{server.url}/jobs/{job.id}")
-    results = page.request.get(f"{server.url}/api/v1/jobs/{job.id}/results?limit=100").json()[
-        "items"
-    ]
-    expect(page.locator("[data-chart=chart-seeds]")).to_have_attribute(
-        "data-marks", str(len(results))
-    )
-    for verdict, shown in (
-        ("hang", "hang"),
-        ("pass_by_tolerance", "hollow pass"),
-        ("pass", "pass"),
-    ):
-        number = sum(result["verdict"] == verdict for result in results)
-        expect(page.locator("#counts")).to_contain_text(f"{number} {shown}")
-
-
 def test_two_tabs_share_one_stream_and_a_hidden_tab_holds_none(
     server, open_context: Callable[..., BrowserContext], wait
 ) -> None:
@@ -234,15 +190,17 @@ def test_the_page_goes_on_after_a_stream_that_was_refused(server, page: Page, wa
     expect(page.locator("#progress-text")).to_have_text("2 of 2 seeds")
 
 
-def test_cancel_and_resubmit(server, page: Page) -> None:
+def test_a_canceled_job_is_not_green_and_is_submitted_again(server, page: Page) -> None:
     with server.writing() as session:
-        job = stored_jobs.submit(session, seeds=3)
+        job = stored_jobs.submit(session, seeds=64)
+        rows = [stored_jobs.row(seed, wrong=False) for seed in range(5)]
+        stored_jobs.report(session, job.id, rows)
     page.goto(f"{server.url}/jobs/{job.id}")
     page.get_by_role("button", name="cancel").click()
-    expect(page.locator("#state")).to_have_text("Canceled after 0 of 3 seeds")
-    with server.reading() as session:
-        assert jobs.get(session, job.id).state == "cancelled"
-
+    expect(page.locator("#banner")).to_contain_text("Canceled after 5 of 64 seeds")
+    expect(page.locator("#banner .v-pass")).to_have_count(0)
+    canceled = page.request.get(f"{server.url}/api/v1/jobs/{job.id}").json()
+    assert (canceled["state"], canceled["verdict"]) == ("cancelled", None)
     page.get_by_role("button", name="resubmit").click()
     expect(page).not_to_have_url(f"{server.url}/jobs/{job.id}")
     expect(page.get_by_role("link", name="an earlier job")).to_have_attribute(
@@ -315,3 +273,38 @@ def test_a_slow_answer_does_not_make_the_page_stand_still(
     with page.expect_request(f"**/jobs/{job.id}"):
         page.clock.run_for(5_000)
     page.unroute_all(behavior="ignoreErrors")
+
+
+LAST = "TT_FATAL: circular buffer 24 holds 0 of 2 pages"
+LOGGED = [f"loaded kernels/layernorm/reader_unary_interleaved_ln.cpp at {n:#x}" for n in range(300)]
+END_SHOWN = """(log) => {
+    const end = document.createRange();
+    end.setStart(log.lastChild, log.lastChild.length - 1);
+    end.setEnd(log.lastChild, log.lastChild.length);
+    const line = end.getBoundingClientRect();
+    const box = log.getBoundingClientRect();
+    return line.top >= box.top && line.bottom <= box.bottom && box.bottom <= innerHeight;
+}"""
+
+
+@pytest.mark.parametrize("size", [(1280, 800), PHONE], ids=["desktop", "phone"])
+def test_the_end_of_the_log_is_what_one_sees_first(
+    server, open_context: Callable[..., BrowserContext], size: tuple[int, int]
+) -> None:
+    with server.writing() as session:
+        job = stored_jobs.submit(session, seeds=1)
+        stored_jobs.report(session, job.id, [stored_jobs.unwell(0, "crash", "SIGSEGV")])
+        content = {"text": "\n".join([*LOGGED, LAST])}
+        log = {"kind": "log", "seed": 0, "repeat": 0, "output": "", "content": content}
+        artifacts.add(session, job.id, new_id(), [log], now=utcnow())
+        stored_jobs.finish(session, job.id)
+    page = open_context(size=size).new_page()
+    page.goto(f"{server.url}/jobs/{job.id}")
+    last_lines = page.locator(".last-lines pre")
+    expect(last_lines).to_contain_text(LAST)
+    assert last_lines.evaluate(END_SHOWN)
+    gap = page.evaluate(
+        """document.querySelector('.last-lines').getBoundingClientRect().top
+            - document.querySelector('#banner .banner').getBoundingClientRect().bottom"""
+    )
+    assert gap > 0

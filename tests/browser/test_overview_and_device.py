@@ -4,11 +4,13 @@ spans that have a text; gaps that stay gaps."""
 from __future__ import annotations
 
 import json
+import re
 
 from playwright.sync_api import Page, expect
 
 import device_month
 import stored_jobs
+from gonogo_service.devices import changes
 from gonogo_service.kit.database.encoding import utcnow
 
 
@@ -88,3 +90,59 @@ def test_a_device_s_weeks_are_seen_heard_and_read(server, page: Page) -> None:
     assert None in [point[1] for point in line]
     expect(page.locator("#recovery")).to_be_visible()
     expect(page.locator("table.recovery tbody tr")).to_have_count(2)
+
+
+def test_the_list_says_how_each_device_is_and_what_it_runs(server, page: Page) -> None:
+    with server.writing() as session:
+        job = stored_jobs.submit(session)
+        stored_jobs.fleet(session, job)
+    page.goto(server.url)
+    page.get_by_role("navigation", name="main").get_by_role("link", name="Devices").click()
+    expect(page).to_have_url(f"{server.url}/devices")
+    rows = page.locator("table.devices tbody tr")
+    expect(rows).to_have_count(4)
+    busy, idle, stray, bad = (rows.nth(number) for number in range(4))
+    for text in (
+        "lab-1/wormhole:0",
+        "wormhole · n150",
+        "0100018611902010",
+        "Good",
+        "Busy",
+        "18.3.0.0",
+        "45.2 °C",
+        "1,000 MHz",
+        "31 W",
+    ):
+        expect(busy).to_contain_text(text)
+    expect(busy.get_by_role("link", name=re.compile("layernorm_bw"))).to_have_attribute(
+        "href", f"/jobs/{job.id}"
+    )
+    expect(busy).to_contain_text("same bits as on other devices")
+    expect(idle).to_contain_text("Idle")
+    differs = "Its canary's bits differ from those of lab-1/wormhole:0"
+    for text in ("Suspect", "for a few seconds", differs, "bits differ from the golden ones"):
+        expect(stray).to_contain_text(text)
+    expect(bad).to_contain_text("tt-smi -r did not help")
+
+
+def test_a_device_s_page_shows_what_happened_and_follows_it(server, page: Page) -> None:
+    with server.writing() as session:
+        machines = stored_jobs.fleet(session, stored_jobs.submit(session))
+    page.goto(f"{server.url}/devices")
+    page.get_by_role("link", name="lab-1/wormhole:3").click()
+    expect(page.get_by_role("heading", name="lab-1/wormhole:3")).to_be_visible()
+    history = page.locator("table.devices tbody tr")
+    expect(history).to_have_count(2)
+    expect(history.first).to_contain_text("good → bad")
+    history.first.locator("summary").click()
+    expect(history.first).to_contain_text("reset_device")
+    with server.writing() as session:
+        changes.patch(
+            session,
+            machines["wormhole:3"],
+            {"health": "maintenance", "reason": "a new fan"},
+            actor="ada",
+            now=utcnow(),
+        )
+    expect(history).to_have_count(3)
+    expect(page.locator(".device-now")).to_contain_text("A new fan")

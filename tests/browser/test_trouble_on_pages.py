@@ -13,7 +13,6 @@ from gonogo.judging.error_maps import error_map
 from gonogo_service.jobs import artifacts
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
-from gonogo_service.people.issuing import issue_token
 from pending_requests import PendingRequests
 
 
@@ -57,13 +56,10 @@ def _answer(route: Route, away: list[str], name: str) -> Any:
     return route.fulfill(status=503, body="away") if name in away else route.continue_()
 
 
-def test_a_page_says_why_it_is_not_up_to_date_any_more(guarded, page: Page, watch) -> None:
+def test_a_page_says_why_it_is_not_up_to_date_any_more(guarded, page: Page, login, watch) -> None:
     with guarded.writing() as session:
-        token = issue_token(session, "ada", ["submit"], keys=guarded.app.state.context.keys)
         stored_jobs.submit(session)
-    page.goto(f"{guarded.url}/login?next=/jobs")
-    page.get_by_label("token").fill(token)
-    page.get_by_role("button", name="log in").click()
+    login(page, guarded, "submit", "/jobs")
     expect(page.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
     line = page.locator("#connection")
     again = "() => document.dispatchEvent(new Event('gonogo:ask'))"

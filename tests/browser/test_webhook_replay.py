@@ -8,16 +8,14 @@ from playwright.sync_api import Page, expect
 import stored_webhooks
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.states import DeliveryState
-from gonogo_service.people.issuing import issue_token
 from gonogo_service.webhooks import store as webhooks
 from gonogo_service.webhooks.model import DeliveryTryRow
 
 
 def test_a_message_is_sent_again_with_a_click_and_a_form_adds_a_webhook(
-    guarded, page: Page, watch
+    guarded, page: Page, login, watch
 ) -> None:
     with guarded.writing() as session:
-        token = issue_token(session, "ada", ["admin"], keys=guarded.app.state.context.keys)
         fields = {
             "kind": "standard",
             "url": "https://ci.example/hook",
@@ -26,9 +24,7 @@ def test_a_message_is_sent_again_with_a_click_and_a_form_adds_a_webhook(
         }
         hook = webhooks.create(session, **fields, secret=None, actor="ada")
         stored_webhooks.store_tried(session, hook.id, DeliveryState.failed, answer="broken")
-    page.goto(f"{guarded.url}/login?next=/webhooks")
-    page.get_by_label("token").fill(token)
-    page.get_by_role("button", name="log in").click()
+    login(page, guarded, "admin", "/webhooks")
     page.get_by_role("link", name="https://ci.example/hook").click()
     row = page.locator("#deliveries tbody tr")
     expect(row).to_contain_text("Gave up")

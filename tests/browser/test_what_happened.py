@@ -16,7 +16,6 @@ DEVICE_ACTIONS = [
     ("Drain", "takes no more work", "drained"),
     ("Maintenance", "until it is marked as good", "health"),
 ]
-FLAG_ACTIONS = [("Acknowledge", "Acknowledged."), ("Resolve", "reopens when")]
 
 
 def undo(page: Page) -> None:
@@ -46,22 +45,6 @@ def test_a_device_s_action_says_what_it_does_and_is_undone(
     assert changed != device[field]
     undo(page)
     assert httpx.get(f"{address}.json").json()["device"][field] == device[field]
-
-
-@pytest.mark.parametrize(("button", "words"), FLAG_ACTIONS)
-def test_a_flag_s_action_says_what_it_does_and_is_undone(
-    populated: tuple[Any, House], page: Page, button: str, words: str
-) -> None:
-    server, _ = populated
-    flag = httpx.get(f"{server.url}/flags.json").json()["items"][-1]
-    page.goto(f"{server.url}/flags/{flag['id']}")
-    page.get_by_label("Reason").fill("ticket 12")
-    page.get_by_role("button", name=button, exact=True).click()
-    expect(page.locator("#result")).to_contain_text(words)
-    undo(page)
-    assert (
-        httpx.get(f"{server.url}/flags/{flag['id']}.json").json()["flag"]["state"] == flag["state"]
-    )
 
 
 def test_a_resubmitted_and_a_new_job_can_be_taken_back(
