@@ -32,22 +32,9 @@ def test_files_go_in_and_their_results_out(
             assert done.exit_code == 0, done.output
             return done.stdout
 
-        imports = json.loads(
-            gonogo(
-                "import",
-                str(junit),
-                str(ndjson),
-                "--build",
-                "head",
-                "--label",
-                "branch=main",
-                "--json",
-            )
-        )["imports"]
-        assert [(imported_job["tests"], imported_job["outcomes"]) for imported_job in imports] == [
-            (2, {"failed": 1, "passed": 1}),
-            (1, {"passed": 1}),
-        ]
+        options = ("--build", "head", "--label", "branch=main", "--json")
+        imports = json.loads(gonogo("import", str(junit), str(ndjson), *options))["imports"]
+        assert [job["outcomes"] for job in imports] == [{"failed": 1, "passed": 1}, {"passed": 1}]
         assert "1 failed, 1 passed; without numbers" in gonogo("import", str(junit))
         job = http.get(f"/api/v1/jobs/{imports[1]['id']}").json()
         assert (job["build"], job["labels"], job["seeds"]) == ("head", {"branch": "main"}, [4])

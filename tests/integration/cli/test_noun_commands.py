@@ -46,13 +46,10 @@ MISSPELLED = {
         2,
         "build: unknown build of rmsnorm_fw; did you mean 'correct'?",
     ),
-    "submit --shape 2,32 --build correct --board n105": (
-        2,
-        "target.board: unknown board; did you mean 'n150'? (allowed: one of n150, n300, p100, p15",
-    ),
+    "submit --shape 2,32 --build correct --board n105": (2, "unknown board; did you mean 'n150'?"),
     "submit --shape 2,32 --build correct --arch blackhole": (
         2,
-        "target.board: is a board with chips of wormhole, not of blackhole (allowed: target.arch",
+        "is a board with chips of wormhole",
     ),
     "suites run nightli": (2, "there is no suite with this name; did you mean 'nightly'?"),
 }
@@ -133,10 +130,8 @@ def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_
     run = of(gonogo, "schedules", "run", "every night")
     assert of(gonogo, "schedules", "show", "every night")["id"] == schedule["id"]
     code, _, error = gonogo("schedules", "show", "evry night")
-    assert (code, error) == (
-        2,
-        "gonogo: there is no schedule 'evry night'; did you mean 'every night'?\n",
-    )
+    line = "gonogo: there is no schedule 'evry night'; did you mean 'every night'?\n"
+    assert (code, error) == (2, line)
     keys = {
         "suites": "nightly",
         "builds": "kernels-1",
@@ -157,10 +152,8 @@ def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_
         code, shown, _ = gonogo(noun, "show", key)
         assert code == 0
         assert key in shown or noun == "runs"
-    assert (
-        f"changed every night  {schedule['id']}"
-        in gonogo("schedules", "change", "every night", "--resume")[1]
-    )
+    changed = gonogo("schedules", "change", "every night", "--resume")[1]
+    assert f"changed every night  {schedule['id']}" in changed
     assert "no deliveries" in gonogo("hooks", "list")[2]
     assert "no gauges" in gonogo("gauges", "list", "--sharpness", "blunt")[2]
     assert "no bisections" in gonogo("bisections", "list")[2]

@@ -53,15 +53,8 @@ def test_a_killed_run_and_one_whose_server_is_away_are_told_once_by_the_next(
     folder.mkdir()
     file = folder / "test_suite.py"
     file.write_text(dedent(KILLED))
-    in_a_process(
-        folder,
-        "-p",
-        "xdist.plugin",
-        "-n1",
-        f"--gonogo={url}",
-        "--gonogo-seeds=1",
-        status=-signal.SIGKILL,
-    )
+    options = ("-p", "xdist.plugin", "-n1", f"--gonogo={url}", "--gonogo-seeds=1")
+    in_a_process(folder, *options, status=-signal.SIGKILL)
     (killed,) = folder.glob(f"{PREFIX}*")
     file.write_text("def test_fine(): pass\n")
     output_lines = run(folder, f"--gonogo={url}", status=0)
@@ -82,11 +75,8 @@ def test_a_killed_run_and_one_whose_server_is_away_are_told_once_by_the_next(
         run(folder, "--gonogo=other", status=0)
         assert not jobs(), "they were for another place"
         output_lines = run(folder, f"--gonogo={url}", status=0)
-        assert [line.partition(":")[0] for line in output_lines[-4:-1]] == [
-            "numbers",
-            "delivered, too",
-            "delivered, too",
-        ], output_lines
+        told = [line.partition(":")[0] for line in output_lines[-4:-1]]
+        assert told == ["numbers", "delivered, too", "delivered, too"], output_lines
         assert ", which was killed: " in output_lines[-3]
         delivered_jobs = jobs()
         assert sorted(delivered_jobs.values(), key=len) == [
@@ -96,17 +86,11 @@ def test_a_killed_run_and_one_whose_server_is_away_are_told_once_by_the_next(
         ]
         (job,) = [job for job, outcomes in delivered_jobs.items() if "crash" in outcomes]
         (first, *_) = client.get(f"/api/v1/jobs/{job}/results").json()["items"]
-        assert first["outputs"]["test_suite.py::test_kills_pytest"]["message"].startswith(
-            spool.KILLED
-        )
-        assert "test_suite.py::test_kills_pytest/actual" in first["outputs"], (
-            "the numbers of the phases before"
-        )
+        killer = first["outputs"]["test_suite.py::test_kills_pytest"]
+        assert killer["message"].startswith(spool.KILLED)
+        assert "test_suite.py::test_kills_pytest/actual" in first["outputs"]
         assert not list(folder.glob(f"{PREFIX}*"))
-        for (
-            path,
-            contents,
-        ) in spooled_bytes.items():  # it was killed again, before it had heard the server's answer
+        for path, contents in spooled_bytes.items():  # killed before it heard the server's answer
             path.write_bytes(contents)
         assert main([str(folder)]) == 0
         assert jobs() == delivered_jobs
@@ -131,14 +115,8 @@ def test_a_run_that_goes_on_is_no_left_over_and_a_damaged_file_is_said(tmp_path:
         "from pathlib import Path; from gonogo.pytest_plugin.spool import Spool; s = Spool(Path(), "
         "'r1', 'x', {}); print(1); input()"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=environment(),
-        stdin=-1,
-        stdout=-1,
-        text=True,
-    ) as other:
+    options = {"cwd": tmp_path, "env": environment(), "stdin": -1, "stdout": -1, "text": True}
+    with subprocess.Popen([sys.executable, "-c", code], **options) as other:
         assert other.stdout is not None
         assert other.stdin is not None
         assert other.stdout.readline() == "1\n"
@@ -152,15 +130,8 @@ def test_a_run_that_goes_on_is_no_left_over_and_a_damaged_file_is_said(tmp_path:
 
 
 def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
-    record = Record(
-        "t.py::ü\udfff",
-        "failed",
-        seed=3,
-        repeat=1,
-        duration_ms=0.1,
-        measurements={"x": math.nan},
-        line=7,
-    )
+    about = {"seed": 3, "repeat": 1, "duration_ms": 0.1, "measurements": {"x": math.nan}, "line": 7}
+    record = Record("t.py::ü\udfff", "failed", **about)
     record.comparisons.append(
         Comparison(name="a", outputs={"dx": {"max_abs": 1 / 3, "needed_atol": {"0.1": 2e-300}}})
     )
@@ -177,13 +148,8 @@ def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
     (left,) = spool.left_over(tmp_path)
     (read,) = [leftover.read() for leftover in spool.left_over(tmp_path)]
     assert left.path.exists()
-    assert (read.id, read.to, read.header, read.exit_status, read.finished_at) == (
-        "r1",
-        "x",
-        {"suite": "s"},
-        1,
-        "then",
-    )
+    assert (read.id, read.to, read.header) == ("r1", "x", {"suite": "s"})
+    assert (read.exit_status, read.finished_at) == (1, "then")
     assert [encoded(stored.to_json()) for stored in read.records] == [
         encoded(expected.to_json())
         for expected in (record, Record("n2", "crash", message=spool.KILLED))
