@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,11 @@ from pydantic._internal._docs_extraction import extract_docstrings_from_cls
 
 import gonogo.settings
 from gonogo.cli.app import COMMANDS, load
+from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.spec.builds import own_builds
 from gonogo.spec.executors import EXECUTORS
-from gonogo_dashboards.tests import strip
+from gonogo.spec.verdicts import Explanation, Verdict
+from gonogo_dashboards.kit import glossary
 from gonogo_service.cli.operate import secrets
 from gonogo_service.cli.operate.doctor import CHECKS
 from tests.checks import errors, flags, reference, routes, statistics
@@ -35,11 +39,8 @@ def default_of(name: str) -> str:
     value = gonogo.settings.Settings.model_fields[name].default
     if value is None or value in ("", ()):
         return ""
-    return (
-        f"`{','.join(value)}`"
-        if isinstance(value, tuple)
-        else f"`{str(value).lower() if isinstance(value, bool) else value}`"
-    )
+    text = ",".join(value) if isinstance(value, tuple) else str(value)
+    return f"`{text.lower() if isinstance(value, bool) else text}`"
 
 
 def settings_table() -> str:
@@ -92,18 +93,8 @@ def test_a_table_is_the_code_s(page: str, mark: str, table: str) -> None:
         rf"<!-- {mark} -->\n(.*?)\n?<!-- /{mark} -->", (DOCS / page).read_text(), re.DOTALL
     )
     assert section is not None
-    assert section[1] == table, f"docs/{page}, between the marks <!-- {mark} -->, must be:\n{table}"
-
-
-def test_the_strip_s_limits_are_the_code_s() -> None:
-    text = (DOCS / "flakiness.md").read_text()
-    assert f"one column for each of the newest {strip.MAX_COLUMNS} builds" in text
-    assert f"Up to {strip.MAX_MARKS:,} seeds, each is a mark." in text
-    assert f"and {strip.WORST_MARKS} marks show the worst seeds." in text
-
-
-def test_every_setting_says_what_it_is() -> None:
     assert SETTINGS.keys() == gonogo.settings.Settings.model_fields.keys()
+    assert section[1] == table, f"docs/{page}, between the marks <!-- {mark} -->, must be:\n{table}"
 
 
 UNITS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "examples/systemd").iterdir())
@@ -137,29 +128,15 @@ def test_each_alert_has_a_page_of_the_runbook() -> None:
     assert re.findall(r"^### (Gonogo\w+)$", text, re.M) == alerts
 
 
-def variables(text: str) -> set[str]:
-    """Every GONOGO_ name in a text."""
-    return set(re.findall(r"\bGONOGO_[A-Z_]*[A-Z]", text))
-
-
+COMPOSE = ["docker-compose.yml", "docker-compose.wormhole.yml"]
+OVERLAY = "docker-compose.hosts.yml"
 DOCUMENTS = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in DOCS.glob("*.md"))]
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        *DOCUMENTS,
-        "docker-compose.yml",
-        "docker-compose.wormhole.yml",
-        "docker-compose.hosts.yml",
-        "Dockerfile",
-        *UNITS,
-        ".ci/run",
-        "Makefile",
-    ],
-)
-def test_no_document_names_a_variable_that_nobody_reads(path: str) -> None:
-    assert variables((ROOT / path).read_text()) <= gonogo.settings.known_variables()
+def test_no_document_names_a_variable_that_nobody_reads() -> None:
+    for path in (*DOCUMENTS, *COMPOSE, OVERLAY, "Dockerfile", *UNITS, ".ci/run", "Makefile"):
+        names = re.findall(r"\bGONOGO_[A-Z_]*[A-Z]", (ROOT / path).read_text())
+        assert set(names) <= gonogo.settings.known_variables(), path
 
 
 def compose(name: str) -> dict[str, Any]:
@@ -167,8 +144,6 @@ def compose(name: str) -> dict[str, Any]:
     return content
 
 
-COMPOSE = ["docker-compose.yml", "docker-compose.wormhole.yml"]
-OVERLAY = "docker-compose.hosts.yml"
 OTHERS = {"postgres", "redis", "proxy", "prometheus", "grafana"}
 
 
@@ -220,14 +195,9 @@ def test_device_hosts_elsewhere_reach_the_broker_by_tls_only() -> None:
     assert [port.rpartition(":")[2] for port in overlay["redis"]["ports"]] == [more["--tls-port"]]
     assert "ports" not in base["redis"]
     mounted = [volume.split(":") for volume in overlay["redis"]["volumes"]]
-    assert {inside for _, inside, _ in mounted} == {
-        more["--tls-cert-file"],
-        more["--tls-key-file"],
-    }
+    files = {more["--tls-cert-file"], more["--tls-key-file"]}
+    assert {inside for _, inside, _ in mounted} == files
     page = (DOCS / "operations.md").read_text()
-    assert all(
-        f"-out {outside[2:]}" in page or f"-keyout {outside[2:]}" in page for outside, *_ in mounted
-    )
     authority = re.findall(r"rediss://\S+:(\d+)/0\?ssl_ca_certs=(\S+)/ca\.crt", page)
     assert authority == [(more["--tls-port"], "/etc/gonogo/tls")]
     host = compose("docker-compose.wormhole.yml")["services"]["worker"]["volumes"]
@@ -288,9 +258,8 @@ def test_the_pins_name_every_service_of_an_image() -> None:
 
 def test_the_image_runs_as_nobody_in_particular() -> None:
     lines = (ROOT / "Dockerfile").read_text().splitlines()
-    last_stage = lines[
-        max(number for number, line in enumerate(lines) if line.startswith("FROM")) :
-    ]
+    start = max(number for number, line in enumerate(lines) if line.startswith("FROM"))
+    last_stage = lines[start:]
     users = [line.split()[1] for line in last_stage if line.startswith("USER")]
     assert users == ["gonogo"]
     entry = next(line for line in last_stage if line.startswith("ENTRYPOINT"))
@@ -299,16 +268,10 @@ def test_the_image_runs_as_nobody_in_particular() -> None:
 
 
 def test_the_image_copies_only_what_is_let_through() -> None:
-    let_through = {
-        line[1:]
-        for line in (ROOT / ".dockerignore").read_text().splitlines()
-        if line.startswith("!")
-    }
-    packages = set(
-        tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"][
-            "wheel"
-        ]["packages"]
-    )
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    let_through = {line[1:] for line in lines if line.startswith("!")}
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    packages = build["targets"]["wheel"]["packages"]
     folders = {package.partition("/")[0] for package in packages}
     others = {"locks", "tests/checks", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE"}
     assert folders | others == let_through
@@ -324,51 +287,25 @@ def test_locks_have_hashes_and_no_address(path: Path) -> None:
     assert all(re.match(r"[A-Za-z0-9._-]+==[^ ]+ (; .+ )?\\$", line) for line in requirements)
 
 
-def test_the_dev_lock_holds_the_run_lock() -> None:
-    for tag in ("py311", "py312", "py313", "py314"):
-        pins = {
-            name: set(
-                re.findall(
-                    r"^([\w.-]+==[^ ]+)",
-                    (ROOT / f"locks/{name}-{tag}.txt").read_text(),
-                    re.MULTILINE,
-                )
-            )
-            for name in ("run", "dev")
-        }
-        assert pins["run"] <= pins["dev"]
+@pytest.mark.parametrize("tag", ["py311", "py312", "py313", "py314"])
+def test_the_dev_lock_holds_the_run_lock(tag: str) -> None:
+    texts = [(ROOT / f"locks/{name}-{tag}.txt").read_text() for name in ("run", "dev")]
+    run, dev = (set(re.findall(r"^([\w.-]+==[^ ]+)", text, re.MULTILINE)) for text in texts)
+    assert run <= dev
 
 
-def test_the_front_end_s_lock_names_no_registry() -> None:
-    assert '"resolved"' not in (ROOT / "dashboards/web/package-lock.json").read_text()
-
-
-def test_commands_in_the_documents_exist() -> None:
-    for path in [ROOT / "README.md", *DOCS.glob("*.md")]:
-        for name in re.findall(r"`gonogo ([a-z]+)", path.read_text()):
+def test_commands_and_links_in_the_documents_exist() -> None:
+    for path in (ROOT / name for name in DOCUMENTS):
+        text = path.read_text()
+        for name in re.findall(r"`gonogo ([a-z]+)", text):
             assert name in COMMANDS, f"{path.name}: gonogo {name}"
-
-
-def test_links_between_the_documents_lead_somewhere() -> None:
-    for path in [ROOT / "README.md", *DOCS.glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+        for target in re.findall(r"\]\(([^)#:]+)\)", text):
             assert (path.parent / target).exists(), f"{path.name} -> {target}"
 
 
-def test_the_reference_of_the_command_line_is_the_program_s() -> None:
-    assert reference.PAGE.read_text() == reference.page(), "run `python -m tests.checks.reference`"
-
-
-def test_the_table_of_routes_and_scopes_is_the_service_s() -> None:
-    assert routes.PAGE.read_text() == routes.page(), "run `python -m tests.checks.routes`"
-
-
-def test_the_pages_of_statistics_and_errors_are_those_of_their_tables() -> None:
-    assert statistics.PAGE.read_text() == statistics.page(), (
-        "run `python -m tests.checks.statistics`"
-    )
-    assert errors.PAGE.read_text() == errors.page(), "run `python -m tests.checks.errors`"
-    assert flags.PAGE.read_text() == flags.page(), "run `python -m tests.checks.flags`"
+@pytest.mark.parametrize("made", [reference, routes, statistics, errors, flags])
+def test_a_page_that_is_made_from_the_program_is_that_of_today(made: Any) -> None:
+    assert made.PAGE.read_text() == made.page(), f"run `python -m {made.__name__}`"
 
 
 def test_the_install_page_names_every_extra() -> None:
@@ -381,6 +318,40 @@ def test_every_page_is_in_the_index() -> None:
     index = (DOCS / "index.md").read_text()
     listed = {line for line in index.splitlines() if (DOCS / f"{line}.md").is_file()}
     assert listed == {path.stem for path in DOCS.glob("*.md")} - {"index"} | {"adr/README"}
+
+
+ENTRY = re.compile(r"  - \*\*[^*]+\*\*(?: \(`(?P<value>[a-z_]+)`\))?: (?P<text>.+)")
+
+
+def test_every_verdict_and_grade_is_defined_and_pages_show_the_glossary_s_sentences() -> None:
+    lines = (DOCS / "glossary.md").read_text().splitlines()
+    entries = [match for line in lines if (match := ENTRY.fullmatch(line))]
+    definitions = {entry["value"]: entry["text"] for entry in entries}
+    kinds = (Verdict, Explanation, Stability, Sharpness)
+    assert {str(word) for kind in kinds for word in kind} - {"unknown"} <= definitions.keys()
+    assert glossary.term("Last canary") == definitions["canary"]
+    assert glossary.term("Branch and board") == definitions["variant"]
+    assert glossary.term("Job") == ""
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    """The text constants of all modules, without docstrings."""
+    for package in ("gonogo", "service", "workers", "dashboards"):
+        for path in (ROOT / package).rglob("gonogo_*/**/*.py" if package != "gonogo" else "*.py"):
+            nodes = list(ast.walk(ast.parse(path.read_text())))
+            docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+            for node in nodes:
+                if isinstance(node, ast.Constant) and id(node) not in docstrings:
+                    yield path, str(node.value)
+
+
+def test_messages_name_pages_of_the_manual_and_no_files_of_a_checkout() -> None:
+    hints = set()
+    for path, text in texts():
+        assert not re.search(r"docs/[\w-]+\.md", text), (path, text)
+        hints |= set(re.findall(r"manual: ([\w-]+)", text))
+    assert len(hints) > 5
+    assert hints <= {path.stem for path in DOCS.glob("*.md")}
 
 
 @pytest.mark.parametrize("page", ["SECURITY.md", "docs/reliability.md"])
