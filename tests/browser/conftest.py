@@ -85,11 +85,9 @@ class Server:
         return urlsplit(self.url).port or 0
 
     def writing(self) -> AbstractContextManager[Session]:
-        """A write transaction."""
         return engines.session(self.app.state.context.engine)
 
     def reading(self) -> AbstractContextManager[Session]:
-        """A read transaction."""
         return engines.reading(self.app.state.context.engine)
 
     @property
@@ -215,7 +213,6 @@ def open_context(browser: Browser, watch: Watch) -> Iterator[Callable[..., Brows
 
 @pytest.fixture(scope="session")
 def shared_tab(browser: Browser) -> Iterator[SharedTab]:
-    """The tab of `page`."""
     width, height = DESKTOP
     tab = SharedTab(browser, {"width": width, "height": height}, TIMEOUT_MS)
     yield tab
@@ -240,5 +237,4 @@ def wait_until(condition: Callable[[], bool], otherwise: str) -> None:
 
 @pytest.fixture
 def wait() -> Callable[..., None]:
-    """`wait_until`, for tests."""
     return wait_until

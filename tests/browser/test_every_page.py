@@ -162,7 +162,6 @@ PRINTED = """() => {
 
 @pytest.fixture(scope="module")
 def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """axe-core's own program."""
     try:
         folder = node_programs.install(tmp_path_factory.mktemp("axe"))
     except Missing as problem:

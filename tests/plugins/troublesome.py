@@ -180,7 +180,6 @@ class Troublesome:
         return outputs
 
     def gigabyte(self, outputs: dict, inputs: dict) -> dict:
-        """Print 1 GB, then answer."""
         block = b"x" * 2**20
         for _ in range(1000):
             os.write(1, block)

@@ -29,7 +29,6 @@ TIMEOUT_S = scaled(1.0)  # of heartbeats, in these tests
 
 
 def short(database_url: str, broker_url: str) -> Settings:
-    """Settings with short times."""
     return Settings(
         database_url=database_url,
         broker_url=broker_url,
@@ -86,13 +85,11 @@ def submit(engine: Engine, settings: Settings, seeds: int = 4, **changes: Any) -
 
 
 def broker(settings: Settings) -> Redis:
-    """A client of the broker."""
     assert settings.broker_url is not None
     return Redis.from_url(settings.broker_url)
 
 
 def numbers(engine: Engine, job_id: str) -> list[int]:
-    """The seeds that are stored."""
     with reading(engine) as current:
         return [item["seed"] for item in results.stream(current, job_id)]
 

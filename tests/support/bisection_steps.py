@@ -72,7 +72,6 @@ def run(api: Api, bisection_id: str, rows: Answer, *, most: int = 400) -> dict[s
 
 
 def jobs_in_flight(session: Session) -> int:
-    """Jobs that have not ended."""
     return len(
         list(session.scalars(select(JobRow.id).where(JobRow.state.in_(("queued", "running")))))
     )

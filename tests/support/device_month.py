@@ -25,7 +25,6 @@ WORK = timedelta(minutes=30)
 
 
 def heard(session: Session, now: datetime) -> None:
-    """A heartbeat of its worker."""
     heartbeats.heard(session, FACTS, worker=f"{DEVICE}/1", attempt=None, now=now)
 
 
@@ -113,7 +112,6 @@ def well() -> dict[str, Any]:
 
 
 def person(session: Session, now: datetime) -> None:
-    """Someone looked at it."""
     (record,) = [device for device in devices.list_(session, now=now) if device.device == DEVICE]
     changes.patch(
         session, record.id, {"health": "good", "reason": "looked at"}, actor="ada", now=now

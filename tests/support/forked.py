@@ -59,7 +59,6 @@ class Forked:
         return self._process.exitcode
 
     def poll(self) -> int | None:
-        """The same."""
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
@@ -75,11 +74,9 @@ class Forked:
             os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        """SIGTERM."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
 

@@ -48,7 +48,6 @@ OTHERS = (
 
 
 def commit(night: int) -> str:
-    """The build of a night."""
     return f"{0x9CA166977B * (night + 1) % 0xFFFFFFFFFF:010x}"
 
 

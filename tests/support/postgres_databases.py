@@ -80,7 +80,6 @@ class Pool:
             administer(self.admin, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
     def close(self) -> None:
-        """Drop what is left."""
         for name in self.free:
             administer(self.admin, f"DROP DATABASE {name} WITH (FORCE)")
         self.free.clear()
@@ -106,7 +105,6 @@ def _connected(url: str) -> psycopg.Connection[Any]:
 
 
 def _filled(connection: psycopg.Connection[Any]) -> list[str]:
-    """The tables that have rows."""
     names = [name for (name,) in connection.execute(TABLES).fetchall()]
     queries = [
         sql.SQL("(SELECT {} WHERE EXISTS (SELECT FROM {}))").format(

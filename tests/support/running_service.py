@@ -116,7 +116,6 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its process number."""
         assert self.process is not None
         return self.process.pid
 
@@ -127,7 +126,6 @@ class Process:
         self.process.wait(WAIT_S)
 
     def stop(self) -> int:
-        """SIGTERM; its exit code."""
         assert self.process is not None
         self.process.terminate()
         return self.process.wait(WAIT_S)
@@ -173,16 +171,13 @@ class Service:
 
     @property
     def worker(self) -> Process:
-        """The first worker."""
         return self.workers[0]
 
     @property
     def processes(self) -> list[Process]:
-        """All of them."""
         return [self.api, self.background, *self.workers]
 
     def add_worker(self, executor: str, **environment: str) -> Process:
-        """One more worker, started."""
         self.upgrade()
         variables = {**self.worker_environment, **environment}
         process = Process(
@@ -226,14 +221,12 @@ class Service:
         self.wait_ready()
 
     def wait_ready(self) -> None:
-        """Wait for /readyz."""
         until(
             lambda: answers(self.url),
             what=lambda: f"the API; its log: {self.api.log.read_text()[-2000:]}",
         )
 
     def close(self) -> None:
-        """End everything."""
         for process in self.processes:
             process.close()
 
@@ -255,7 +248,6 @@ class Service:
 
 
 def answers(url: str) -> bool:
-    """Whether the API is ready."""
     try:
         # without TLS's certificates, whose loading takes longer than an answer
         return httpx.get(f"{url}/readyz", timeout=scaled(2), verify=False).status_code == 200
@@ -277,5 +269,4 @@ def every_seed_once(client: Client, job: str, seeds: Iterable[int]) -> list[dict
 
 
 def interrupt(process: subprocess.Popen[str]) -> None:
-    """Ctrl-C."""
     process.send_signal(signal.SIGINT)

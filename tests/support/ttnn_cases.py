@@ -46,26 +46,22 @@ class Case:
 
     @property
     def name(self) -> str:
-        """The case in words."""
         numerics = "".join(f", {name} {value}" for name, value in (self.numerics or {}).items())
         causal = ", causal" if (self.parameters or {}).get("causal") else ""
         return f"{self.operation}: {self.kernel} {'x'.join(map(str, self.shape))}{numerics}{causal}"
 
     @cached_property
     def test(self) -> TestSpec:
-        """The test."""
         fields = {"kernel": self.kernel, "shape": list(self.shape)}
         fields |= {"numerics": self.numerics or {}, "parameters": self.parameters or {}}
         return TestSpec.parse(fields)
 
     @cached_property
     def raw(self) -> dict[str, Array]:
-        """The data of seed 0."""
         return dict(generate(self.test, 0))
 
     @cached_property
     def quantized(self) -> dict[str, Array]:
-        """The data in its formats."""
         return dict(quantise(self.test, self.raw))
 
     @cached_property

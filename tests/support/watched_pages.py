@@ -106,7 +106,6 @@ class SharedTab:
         assert not scripted, "a test with a clock of its own opens a context of its own"
 
     def close(self) -> None:
-        """Close the tab."""
         if self._context is not None:
             self._context.close()
         self._context = None

@@ -85,7 +85,6 @@ def service(
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Pytest:
-    """pytest within this process."""
     return in_this_process(monkeypatch)
 
 

@@ -19,7 +19,7 @@ def api(migrated_sqlite_url: str) -> Iterator[Api]:
 
 @pytest.fixture
 def engine(migrated_sqlite_url: str) -> Iterator[Engine]:
-    """A database for what reads pages without the service; test_pages_on_postgresql.py asks the other."""
+    """For what reads pages without the service; test_pages_on_postgresql.py asks PostgreSQL."""
     database_engine = make_engine(migrated_sqlite_url)
     yield database_engine
     database_engine.dispose()

@@ -136,7 +136,6 @@ class GitHubServer:
         self.forbidden = "nothing"  # the end of paths for which the token has no right
 
     def close(self) -> None:
-        """Nobody answers any more."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -161,7 +160,6 @@ class GitHubServer:
         to: str = REPOSITORY,
         fork: bool = False,
     ) -> None:
-        """Somebody opens a pull request."""
         self.pull_requests.add(number)
         of = "someone/kernels" if fork else to
         pull: dict[str, Any] = {

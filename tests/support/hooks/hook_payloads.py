@@ -46,7 +46,6 @@ def pull_request(
     at: str = "2026-01-31T12:00:00Z",
     fork: bool = False,
 ) -> dict[str, Any]:
-    """Pull request 7 to main."""
     request = {
         "number": 7,
         "updated_at": at,

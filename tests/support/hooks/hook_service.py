@@ -67,7 +67,6 @@ def _started(api: Api) -> int:
 
 
 def came(api: Api) -> list[dict[str, Any]]:
-    """Deliveries, oldest first."""
     return list(reversed(api.get("/hooks/deliveries?limit=500")["items"]))
 
 

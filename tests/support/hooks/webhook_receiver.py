@@ -38,7 +38,6 @@ class Got:
 
     @property
     def message(self) -> Any:
-        """Its JSON."""
         return json.loads(self.body)
 
 
@@ -46,14 +45,12 @@ class _Server:
     """Serves in a thread until it is closed."""
 
     def _serve(self, server: socketserver.TCPServer) -> str:
-        """Begin; host:port."""
         self._server = server
         self._thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         self._thread.start()
         return f"127.0.0.1:{server.server_address[1]}"
 
     def close(self) -> None:
-        """Nobody listens any more."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -37,11 +37,9 @@ class HostService:
 
     @property
     def url(self) -> str:
-        """Its address."""
         return f"http://127.0.0.1:{self._port}"
 
     def start(self) -> None:
-        """Answer from now on."""
         service = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -82,7 +80,6 @@ class HostService:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def stop(self) -> None:
-        """Answer nothing any more."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()

@@ -51,7 +51,6 @@ class Project:
     def running(
         self, suites: Mapping[str, Any], command: tuple[str, ...] = (), **options: Any
     ) -> Iterator[Any]:
-        """The same, closed afterwards."""
         executor = self.executor(suites, command, **options)
         try:
             yield executor
@@ -70,5 +69,4 @@ class Project:
 
 
 def outcomes(reports: list[dict[str, Any]]) -> dict[str, str]:
-    """Name -> outcome."""
     return {report["name"]: report["outcome"] for report in reports}

@@ -76,7 +76,6 @@ class Hosted:
         self.child, self.build = child, build
 
     def run(self, test: Mapping[str, Any], inputs: dict[str, Array]) -> dict[str, Array]:
-        """As `Executor.run`."""
         return self.child.run(self.build, TestSpec.parse(dict(test)), inputs)
 
 

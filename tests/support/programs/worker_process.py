@@ -259,5 +259,4 @@ class Workplace:
         self.service.orders[device] = {"order": order, "canaries": test_requests}
 
     def cancel(self, attempt: str) -> None:
-        """Cancel an attempt."""
         self.service.canceled.add(attempt)

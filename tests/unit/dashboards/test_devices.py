@@ -168,7 +168,6 @@ def test_one_hollow_pass_among_ten_thousand_is_seen() -> None:
 
 
 def device(**changes: Any) -> DeviceLine:
-    """A good, idle device."""
     usual: dict[str, Any] = {
         "id": "1",
         "device": "lab-1/wormhole:0",
