@@ -50,7 +50,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class BranchLine:
-    """A test that differs from the newest build of the branch."""
+    """A test that differs from the newest build of the branch that ran it."""
 
     name: str
     url: str
@@ -107,11 +107,12 @@ def view(session: Session, head: str, branch: str, now: datetime) -> BranchView:
             at=at,
         )
     newest = beside.comparisons[-1]
-    kinds = {test.place: _kind(test) for test in newest.tests}
-    differing = [test for test in newest.tests if kinds[test.place] is None]
+    by_place = [{test.place: test for test in one.tests} for one in beside.comparisons]
+    tests = _newest(by_place)
+    kinds = {place: _kind(test) for place, test in tests.items()}
+    differing = [test for place, test in tests.items() if kinds[place] is None]
     differing.sort(key=_urgency)
     shown = comparing.with_checks(session, newest, differing[:MAX_LINES])
-    by_place = [{test.place: test for test in one.tests} for one in beside.comparisons]
     equal = Counter(filter(None, kinds.values()))
     return BranchView(
         head=head,
@@ -121,7 +122,7 @@ def view(session: Session, head: str, branch: str, now: datetime) -> BranchView:
         branches=beside.branches,
         beside=tuple(one.base.requested for one in beside.comparisons),
         complete=newest.complete,
-        tests=len(newest.tests),
+        tests=len(tests),
         equal=dict(equal),
         summary=_summary(len(differing), equal),
         items=tuple(
@@ -131,6 +132,18 @@ def view(session: Session, head: str, branch: str, now: datetime) -> BranchView:
         more=max(0, len(differing) - MAX_LINES),
         at=at,
     )
+
+
+def _newest(by_place: Sequence[Mapping[Place, Compared]]) -> dict[Place, Compared]:
+    """Return each test as compared with the newest build that ran it; by_place: newest last."""
+    tests: dict[Place, Compared] = {}
+    for of_build in by_place:
+        tests |= {
+            place: test
+            for place, test in of_build.items()
+            if place not in tests or (test.base is not None and not test.base.is_empty)
+        }
+    return tests
 
 
 def _kind(test: Compared) -> str | None:

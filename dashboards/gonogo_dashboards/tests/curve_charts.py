@@ -1,4 +1,4 @@
-"""Chart options of the error over builds (dashboards/gonogo_dashboards/tests/error_curve.py).
+"""Chart options of the error (error_curve.py) and of the device time over builds.
 
 Pure, plain JSON, as in dashboards/gonogo_dashboards/charts/charts.py.
 """
@@ -23,8 +23,22 @@ from gonogo_dashboards.charts.charts import (
 from gonogo_dashboards.charts.log_axis import LogAxis
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.tests.error_curve import Curve, label
+from gonogo_service.tests.device_times import TimeSeries
 
 _FLOOR = 1e-300
+_ACROSS: Options = {
+    "type": "category",
+    "nameLocation": "middle",
+    "nameGap": 34,
+    "axisLabel": {**AXIS["axisLabel"], "width": 120, "overflow": "truncate"},
+}
+_WHISKERS: Options = {
+    "type": "custom",
+    "renderItem": "whisker",
+    "name": "spread",
+    "silent": True,
+    "z": 1,
+}
 
 
 def trend(curve: Curve) -> Options:
@@ -41,17 +55,9 @@ def trend(curve: Curve) -> Options:
         for place, spread in spreads
     ]
     noun = curve.over.removesuffix("s")
-    across = {
-        "type": "category",
-        "data": [point.name for point in curve.points],
-        "name": f"{noun}s in order",
-        "nameLocation": "middle",
-        "nameGap": 34,
-        "axisLabel": {**AXIS["axisLabel"], "width": 120, "overflow": "truncate"},
-    }
-    spread = {"type": "custom", "renderItem": "whisker", "name": "spread", "data": whiskers}
+    axis = {"data": [point.name for point in curve.points], "name": f"{noun}s in order"}
     series = [
-        {**spread, "silent": True, "z": 1},
+        {**_WHISKERS, "data": whiskers},
         *(_marks(curve, verdict, noun, ends) for verdict in reversed(curve.verdicts)),
         *_also_hollow(curve, ends),
         _changes(curve),
@@ -59,7 +65,34 @@ def trend(curve: Curve) -> Options:
         *rail(ends.high, ends.off, odd),
     ]
     up = log_axis_of(label(curve.metric), ends, odd, curve.events)
-    return figure(across, up, series, left=62, top=room_above(curve.events), bottom=58)
+    return figure({**_ACROSS, **axis}, up, series, left=62, top=room_above(curve.events), bottom=58)
+
+
+def times(series: TimeSeries) -> Options:
+    """Return the options of the seconds a seed on the device by build: means and intervals."""
+    points = series.points
+    edges = [edge for one in points for edge in (one.time.low, one.time.high)]
+    ends = log_axis.fitted(edges)
+    axis = {"data": [point.build for point in points], "name": "builds in order"}
+    rows = [
+        [place, short(one.time.seconds), one.build, one.time.words, one.time.seeds]
+        for place, one in enumerate(points)
+    ]
+    whiskers = [[place, *map(short, (p.time.low, p.time.high))] for place, p in enumerate(points)]
+    dimensions = ["_x", "_y", "build", "a seed", "seeds"]
+    places = [{"xAxis": points[change.place].build} for change in series.changes.changes]
+    lines = [line_at(place, "$ink", "change") for place in places]
+    return figure(
+        {**_ACROSS, **axis},
+        log_axis_of("seconds a seed", ends, odd=False),
+        [
+            {**_WHISKERS, "data": whiskers},
+            symbols("seconds a seed", Verdict.not_judged, dimensions, rows, 9),
+            backdrop("changes", lines, []),
+        ],
+        left=62,
+        bottom=58,
+    )
 
 
 def _marks(curve: Curve, verdict: str, noun: str, ends: LogAxis) -> Options:
