@@ -14,36 +14,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = (
-    "gonogo",
-    "service",
-    "workers",
-    "dashboards/gonogo_dashboards",
-    "migrations",
-    "benchmarks",
-    "examples",
-    "tests",
+    *("gonogo", "service", "workers", "dashboards/gonogo_dashboards", "migrations"),
+    *("benchmarks", "examples", "tests"),
 )
-NAMELESS = frozenset(
-    (
-        "told",
-        "said",
-        "found",
-        "own",
-        "kept",
-        "each",
-        "looked",
-        "asked",
-        "wanted",
-        "sung",
-        "sang",
-        "mine",
-        "theirs",
-        "ours",
-        "held",
-        "taken",
-        "made",
-    )
-)
+NAMELESS = {
+    *("told", "said", "found", "own", "kept", "each", "looked", "asked", "wanted", "sung", "sang"),
+    *("mine", "theirs", "ours", "held", "taken", "made"),
+}
 """They say that somebody said, found or kept a value, not what the value is."""
 EMPTY_OPENINGS = re.compile(r"(Of|That of|Those|What)\b")
 """A first line begins with a verb ("Return ...") or names the thing ("A page of a list.")."""
@@ -55,11 +32,8 @@ def findings(source: str) -> Iterator[tuple[int, str]]:
         for line, name in _defined(node):
             if name.strip("_").lower() in NAMELESS:
                 yield line, f"the name `{name}` doesn't say what the value is"
-        opening = _opening(node)
-        if opening is not None and EMPTY_OPENINGS.match(opening[1]):
-            word = EMPTY_OPENINGS.match(opening[1])
-            assert word is not None
-            yield opening[0], f'a docstring opens with "{word[0]}": begin with a verb or a noun'
+        for line, word in _openings(node):
+            yield line, f'a docstring opens with "{word}": begin with a verb or a noun'
 
 
 def _defined(node: ast.AST) -> Iterator[tuple[int, str]]:
@@ -74,18 +48,16 @@ def _defined(node: ast.AST) -> Iterator[tuple[int, str]]:
         yield node.lineno, node.name
 
 
-def _opening(node: ast.AST) -> tuple[int, str] | None:
-    """The first line of a docstring, or of a string behind an assignment that documents it."""
+def _openings(node: ast.AST) -> Iterator[tuple[int, str]]:
+    """The first words of docstrings, and of strings behind an assignment that they document."""
     body = getattr(node, "body", None)
-    if isinstance(body, list):
-        for statement in body:
-            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-                text = statement.value.value
-                if isinstance(text, str) and text.strip():
-                    first = text.strip().splitlines()[0]
-                    if EMPTY_OPENINGS.match(first):
-                        return statement.lineno, first
-    return None
+    for statement in body if isinstance(body, list) else ():
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+            text = statement.value.value
+            word = EMPTY_OPENINGS.match(text.strip()) if isinstance(text, str) else None
+            if word is not None:
+                yield statement.lineno, word[0]
+                return
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -59,11 +59,11 @@ def new(
     """A request for these seeds; a number means 0, 1, ..."""
     spec = parse_test(test)
     numbers = tuple(range(seeds) if isinstance(seeds, int) else seeds)
-    asked = {"start": 0, "count": seeds} if isinstance(seeds, int) else list(numbers)
+    wanted_seeds = {"start": 0, "count": seeds} if isinstance(seeds, int) else list(numbers)
     place = {"branch": "emulator", "build_sequence": 1, "executor": "emulator"}
     device = {"arch": "wormhole", "board": "n150"}
     of_test = {name: getattr(spec, name) for name in ("kernel", "workload_key", "elements")}
-    request = {"test": dict(test), "build": build, "seeds": asked}
+    request = {"test": dict(test), "build": build, "seeds": wanted_seeds}
     about = {"test_key": spec.key, "canonical": spec.canonical(), "request": request, **of_test}
     return NewJob(**{**about, **place, **device, "build": build, "seeds": numbers, **changes})
 

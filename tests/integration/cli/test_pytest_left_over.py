@@ -75,8 +75,8 @@ def test_a_killed_run_and_one_whose_server_is_away_are_told_once_by_the_next(
         run(folder, "--gonogo=other", status=0)
         assert not jobs(), "they were for another place"
         output_lines = run(folder, f"--gonogo={url}", status=0)
-        told = [line.partition(":")[0] for line in output_lines[-4:-1]]
-        assert told == ["numbers", "delivered, too", "delivered, too"], output_lines
+        headings = [line.partition(":")[0] for line in output_lines[-4:-1]]
+        assert headings == ["numbers", "delivered, too", "delivered, too"], output_lines
         assert ", which was killed: " in output_lines[-3]
         delivered_jobs = jobs()
         assert sorted(delivered_jobs.values(), key=len) == [

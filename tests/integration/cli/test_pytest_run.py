@@ -204,8 +204,8 @@ def test_strict_and_parallel_the_server_judges_the_same(
     results = service.get(f"/api/v1/jobs/{job['id']}/results").json()["items"]
     outputs = {name: output for row in results for name, output in row["outputs"].items()}
     hollow = outputs["test_kernel.py::test_backward[double-subtract]"]
-    told = (hollow["outcome"], hollow["verdict"], hollow["worker"][:2])
-    assert told == ("passed", "pass_by_tolerance", "gw"), "red for strictness only"
+    ended = (hollow["outcome"], hollow["verdict"], hollow["worker"][:2])
+    assert ended == ("passed", "pass_by_tolerance", "gw"), "red for strictness only"
     assert outputs["test_kernel.py::test_backward[double-subtract]/dx"]["rounding_ratio"] > 10
     assert outputs["test_kernel.py::test_backward[correct]"]["verdict"] == "pass"
     assert outputs["test_kernel.py::test_loose"]["verdict"] == "not_judged"

@@ -51,12 +51,8 @@ def _map(offset: float) -> dict[str, Any]:
 def _filled(session: Session) -> JobRow:
     job = stored_jobs.submit(session, seeds=6)
     (attempt,) = dispatching.dispatch(session, chunks.choose(session, job.queue, 1), now=utcnow())
-    unchecked.started(
-        session,
-        attempt,
-        {"worker": "w", "device": "lab-1/wormhole:0", "host": "lab-1"},
-        now=utcnow(),
-    )
+    about = {"worker": "w", "device": "lab-1/wormhole:0", "host": "lab-1"}
+    unchecked.started(session, attempt, about, now=utcnow())
     rows = [stored_jobs.with_fault(stored_jobs.row(seed, wrong=seed == 3)) for seed in range(5)]
     rows[3]["outputs"]["dx"]["fault"] = f"{stored_jobs.FAULT} {EVIL}"
     stored_jobs.report(session, job.id, rows)
@@ -65,31 +61,17 @@ def _filled(session: Session) -> JobRow:
         _artifact("error_map", 0, _map(0.25), "dx"),
         _artifact("error_map", 3, _map(0.5), "dx"),
         _artifact("log", 5, {"text": EVIL}),
+        _artifact("watcher", 5, {"log": "stuck"}),
     ]
-    seed_artifacts.append(_artifact("watcher", 5, {"log": "stuck"}))
     artifacts.add(session, job.id, new_id(), seed_artifacts, now=utcnow())
-    for index, warm in enumerate((45.0, 61.5)):  # two attempts that ended
-        row = session.get_one(AttemptRow, attempt)
+    row = session.get_one(AttemptRow, attempt)
+    names = ("chunk_id", "job_id", "queue", "work", "created_at", "device")
+    same = {name: getattr(row, name) for name in names}
+    lost = {"state": "error", "error": "bug in the worker", "log_tail": EVIL}
+    for number, (warm, end) in enumerate(((45.0, {"state": "done"}), (61.5, lost)), start=2):
         telemetry = {"temperature_c": warm, "power_w": 30.0, "firmware": "18.3", "at": 1.0}
-        same = {
-            name: getattr(row, name)
-            for name in ("chunk_id", "job_id", "queue", "work", "created_at", "device")
-        }
-        lost: dict[str, Any] = (
-            {"state": "error", "error": "bug in the worker", "log_tail": EVIL}
-            if index
-            else {"state": "done"}
-        )
-        ended = {
-            **same,
-            **lost,
-            "id": new_id(),
-            "number": index + 2,
-            "telemetry": telemetry,
-            "batches": [],
-            "finished_at": utcnow(),
-        }
-        session.add(AttemptRow(**ended))
+        ended = {"id": new_id(), "number": number, "batches": [], "finished_at": utcnow()}
+        session.add(AttemptRow(**same, **end, **ended, telemetry=telemetry))
     return job
 
 

@@ -51,8 +51,8 @@ def ended(api: Api, rows: list[dict[str, Any]]) -> JobRow:
 
 def items(api: Api, address: str) -> list[dict[str, Any]]:
     path, mark, query = address.partition("?")
-    found: list[dict[str, Any]] = api.client.get(f"{path}.json{mark}{query}").json()["items"]
-    return found
+    listed: list[dict[str, Any]] = api.client.get(f"{path}.json{mark}{query}").json()["items"]
+    return listed
 
 
 def _bisect(session: Session, probe: JobRow) -> None:

@@ -54,14 +54,14 @@ def follow(answers: Iterable[int | None], clock: Clock, *, takes_s: float = 0.0)
     return shown
 
 
-def test_it_asks_once_a_second_and_shows_every_answer_and_the_last(clock: Clock) -> None:
-    assert follow([1, 2, 9], clock) == [1, 2, 9]
-    assert clock.slept == [waiting.POLL_S] * 2
-
-
-def test_a_server_that_takes_long_is_asked_less_often(clock: Clock) -> None:
-    follow([1, 9], clock, takes_s=2.0)
-    assert clock.slept == [2.0 * waiting.SHARE]
+@pytest.mark.parametrize(
+    ("takes_s", "pause_s"), [(0.0, waiting.POLL_S), (2.0, 2.0 * waiting.SHARE)]
+)
+def test_every_answer_is_shown_and_a_slow_server_is_asked_less_often(
+    clock: Clock, takes_s: float, pause_s: float
+) -> None:
+    assert follow([1, 2, 9], clock, takes_s=takes_s) == [1, 2, 9]
+    assert clock.slept == [pause_s] * 2
 
 
 def test_a_server_that_is_away_is_waited_for_each_time_anew_and_not_for_ever(clock: Clock) -> None:

@@ -62,7 +62,7 @@ def report(result: Result) -> dict[str, Any]:
 
 
 BACKWARD = ("--shape", "8,70", "--seeds", "2", "--no-search")
-MINE = (
+PLUGGED = (
     *["--kernel", "layernorm_fw", "--shape", "4,64", "--seeds", "2", "--no-search", "--json"],
     "--executor=mine",
 )
@@ -220,7 +220,7 @@ def test_all_problems_of_a_file_of_tests_are_told_at_once() -> None:
 @pytest.mark.usefixtures("plugin")
 def test_builds_of_a_plug_in_are_the_right_kernels_of_its_gauge(run: Run) -> None:
     gauge_report = report(
-        run(*MINE, "--atol", "0.05", "--build", "right", "--wrong-build", "wrong")
+        run(*PLUGGED, "--atol", "0.05", "--build", "right", "--wrong-build", "wrong")
     )
     assert gauge_report["false_alarms"]["parts"]["mine:right"]["of"] == 2
     wrong = gauge_report["misses"]["parts"]["mine:wrong"]
@@ -235,7 +235,7 @@ def test_builds_of_a_plug_in_are_the_right_kernels_of_its_gauge(run: Run) -> Non
 
 @pytest.mark.usefixtures("plugin")
 def test_a_build_that_dies_is_named_and_counts_into_no_rate(run: Run) -> None:
-    result = run(*MINE, "--build", "dies")
+    result = run(*PLUGGED, "--build", "dies")
     gauge_report = report(result)
     assert result.exit_code == 1
     assert gauge_report["broken"] == {"mine:dies": 2}

@@ -157,10 +157,10 @@ def test_the_spread_of_all_stands_for_the_seeds_that_are_not_sent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "output"), [(None, "dx"), ("dbeta", "dbeta"), ("<script>", "dx")]
+    ("choice", "output"), [(None, "dx"), ("dbeta", "dbeta"), ("<script>", "dx")]
 )
 def test_the_plot_shows_the_output_with_the_worst_verdict_unless_asked(
-    asked: str | None, output: str
+    choice: str | None, output: str
 ) -> None:
     def tally(largest: float, **counts: int) -> Tally:
         figures = {ROUNDING_RATIO: Figure(4, largest, largest)}
@@ -170,8 +170,8 @@ def test_the_plot_shows_the_output_with_the_worst_verdict_unless_asked(
         "dbeta": tally(9.0, **{"pass": 4}),
         "dx": tally(5.0, **{"pass": 3, "pass_by_tolerance": 1}),
     }
-    assert plots.choose(outputs, asked) == output
-    assert plots.choose({}, asked) == ""
+    assert plots.choose(outputs, choice) == output
+    assert plots.choose({}, choice) == ""
 
 
 def trend(*means: float | None, red: tuple[int, ...] = (), **change: Any) -> Trend:
@@ -190,8 +190,8 @@ def trend(*means: float | None, red: tuple[int, ...] = (), **change: Any) -> Tre
     if change:
         same = {"at": "b2", "between": ("b1", "b3"), "level": 0.95, "before": 0.0, "after": 1.0}
         unknown: dict[str, Any] = dict.fromkeys(("p", "odds", "rates"))
-        found = [Change(**change, **same, **unknown)]
-        steps = {"dx": replace(none, changes=found, words=change["words"])}
+        change_points = [Change(**change, **same, **unknown)]
+        steps = {"dx": replace(none, changes=change_points, words=change["words"])}
     return Trend("builds", "rms", points, steps, none, [])
 
 

@@ -71,7 +71,9 @@ def test_templates_keep_the_policy_and_their_fields_are_exact() -> None:
             assert forbidden not in text, path.name
         for script in text.split("<script")[1:]:
             assert script.startswith((' type="application/json"', ' type="module" src=')), path.name
-        fields |= {(path.name, field) for found in FIELD.findall(text) for field in found if field}
+        fields |= {
+            (path.name, field) for groups_ in FIELD.findall(text) for field in groups_ if field
+        }
     assert len(fields) > 20
     assert [field for field in sorted(fields) if not field[1].endswith("| exact }}")] == []
 
@@ -246,8 +248,8 @@ def test_what_charts_ask_for_by_name_is_there() -> None:
     script = (WEB / "src" / "charts.js").read_text()
     styles = "".join(path.read_text() for path in (WEB / "src").glob("*.css"))
     renderers = set(re.findall(r"^  (\w+): \(_, api\)", script, flags=re.MULTILINE))
-    asked = re.findall(r'"renderItem": "(\w+)"|drawn\("[^"]*", "(\w+)"', python_code)
-    assert {name for pair in asked for name in pair if name} <= renderers
+    drawers = re.findall(r'"renderItem": "(\w+)"|drawn\("[^"]*", "(\w+)"', python_code)
+    assert {name for pair in drawers for name in pair if name} <= renderers
     colors = set(re.findall(r'"\$([\w-]+)"', python_code)) - {"names"}  # a docstring's
     assert "tolerance" in colors
     assert colors <= set(re.findall(r"--([\w-]+):", styles))

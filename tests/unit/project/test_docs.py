@@ -303,9 +303,9 @@ def test_commands_and_links_in_the_documents_exist() -> None:
             assert (path.parent / target).exists(), f"{path.name} -> {target}"
 
 
-@pytest.mark.parametrize("made", [reference, routes, statistics, errors, flags])
-def test_a_page_that_is_made_from_the_program_is_that_of_today(made: Any) -> None:
-    assert made.PAGE.read_text() == made.page(), f"run `python -m {made.__name__}`"
+@pytest.mark.parametrize("writer", [reference, routes, statistics, errors, flags])
+def test_a_page_that_is_made_from_the_program_is_that_of_today(writer: Any) -> None:
+    assert writer.PAGE.read_text() == writer.page(), f"run `python -m {writer.__name__}`"
 
 
 def test_the_install_page_names_every_extra() -> None:
