@@ -16,7 +16,6 @@ from sqlalchemy.orm import Session
 
 import bisection_steps
 import compared_builds
-import device_month
 import gauge_results
 import nightly_history
 import stored_jobs
@@ -85,13 +84,9 @@ def routes(context: Any) -> tuple[dict[str, str], list[str]]:
     """Return each page's path with that of its JSON version, and the pages that have none."""
     addresses = {route.path for route in make_routes(context)} - NOT_PAGES
     pages = sorted(path for path in addresses if not path.endswith((".json", ".csv", ".svg")))
-    twins = {
-        path: urls.overview(as_json=True) if path == urls.OVERVIEW else f"{path}.json"
-        for path in pages
-    }
-    return {path: twin for path, twin in twins.items() if twin in addresses}, [
-        path for path in pages if twins[path] not in addresses
-    ]
+    twins = {path: f"{path}.json" for path in pages} | {urls.OVERVIEW: urls.overview(as_json=True)}
+    alone = [path for path in pages if twins[path] not in addresses]
+    return {path: twin for path, twin in twins.items() if twin in addresses}, alone
 
 
 def fill(api: Api) -> House:
@@ -118,15 +113,11 @@ def _jobs(house: House, session: Session) -> None:
     )
     right = stored_jobs.finished(session, wrong=False, seeds=1)
     waiting = stored_jobs.submit(session, seeds=300)
-    evil = stored_jobs.submit(
-        session, build=HOSTILE, labels={"suite": HOSTILE, HOSTILE: LONG}, owner=HOSTILE, seeds=9
-    )
+    labels = {"suite": HOSTILE, HOSTILE: LONG}
+    evil = stored_jobs.submit(session, build=HOSTILE, labels=labels, owner=HOSTILE, seeds=9)
     rows = [stored_jobs.row(seed, wrong=True) for seed in range(7)]
-    stored_jobs.report(
-        session,
-        evil.id,
-        [*rows, stored_jobs.unwell(7, "error", HOSTILE), stored_jobs.unwell(8, "hang", LONG)],
-    )
+    rows += [stored_jobs.unwell(7, "error", HOSTILE), stored_jobs.unwell(8, "hang", LONG)]
+    stored_jobs.report(session, evil.id, rows)
     stored_jobs.finish(session, evil.id)
     house.show("/jobs/{job_id}", *(urls.job(job.id) for job in (wrong, right, waiting)))
     house.show("/jobs/{job_id}", urls.job(evil.id), hostile=True)
@@ -145,19 +136,15 @@ def _history(house: House, session: Session) -> None:
     nightly_history.night(session, "b747edd158", 2, range(24), test=flickered, red=range(12))
     nightly_history.night(session, "fixed-4c1e", 4, range(24), test=flickered)
     context = {"name": HOSTILE, "before": [TESTED]}
-    evil = nightly_history.night(
-        session, HOSTILE, 9, range(5), wrong=True, diagnosed=True, device=HOSTILE, context=context
-    )
+    how: dict[str, Any] = {"wrong": True, "diagnosed": True, "device": HOSTILE, "context": context}
+    evil = nightly_history.night(session, HOSTILE, 9, range(5), **how)
     selection = next(job for job in _all(session) if job.kernel == "selection")
     house.show("/jobs/{job_id}", urls.job(selection.id))
-    house.show(
-        "/tests/{name}", urls.history(masked, {"branch": "main", "build": HOSTILE}), hostile=True
-    )
-    house.show(
-        "/tests/{name}",
-        urls.history(selection.test_key),
-        urls.history(jobs_by_name["open"].test_key if jobs_by_name["open"] else masked),
-    )
+    evil_build = urls.history(masked, {"branch": "main", "build": HOSTILE})
+    house.show("/tests/{name}", evil_build, hostile=True)
+    running = jobs_by_name["open"]
+    assert running is not None
+    house.show("/tests/{name}", *(urls.history(job.test_key) for job in (selection, running)))
     house.show("/jobs/{job_id}", urls.job(evil.id), hostile=True)
     house.show(urls.MATRIX, urls.matrix({"branch": "main"}), hostile=True)
     house.show(urls.COMPARE, urls.compare(compared_builds.BASE, HOSTILE), hostile=True)
@@ -174,70 +161,41 @@ def _machines(house: House, session: Session) -> None:
     stored_jobs.fleet(session, stored_jobs.submit(session))
     stored_jobs.fleet(session, stored_jobs.submit(session), host=HOSTILE, reason=HOSTILE)
     stored_jobs.fleet(session, stored_jobs.submit(session), host=LONG, reason=RIGHT_TO_LEFT)
-    flashed = {
-        **device_month.FACTS,
-        "device": f"{HOSTILE}/wormhole:3",
-        "host": HOSTILE,
-        "name": "wormhole:3",
-        "firmware": {"fw_bundle_version": HOSTILE},
-    }
+    firmware = {"fw_bundle_version": HOSTILE}
+    flashed = stored_jobs.facts_of(HOSTILE, "wormhole:3", firmware=firmware)
     heartbeats.heard(session, flashed, worker="w", attempt=None, now=utcnow())
-    identities = {
-        f"{device.host}/{device.name}": device.id for device in devices.list_(session, now=utcnow())
-    }
-    house.show(
-        "/devices/{device_id}",
-        *(urls.device(identities[f"{host}/wormhole:3"]) for host in ("lab-1", LONG)),
-    )
-    house.show(
-        "/devices/{device_id}", urls.device(identities[f"{HOSTILE}/wormhole:3"]), hostile=True
-    )
+    for device in devices.list_(session, now=utcnow()):
+        if device.name == "wormhole:3":
+            page = urls.device(device.id)
+            house.show("/devices/{device_id}", page, hostile=device.host == HOSTILE)
     house.show(urls.DEVICES, urls.DEVICES, hostile=True)
 
 
 def _messages(house: House, session: Session) -> None:
-    fields: dict[str, Any] = {
-        "kind": "standard",
-        "events": ["job.finished"],
-        "secret": None,
-        "actor": HOSTILE,
-    }
+    fields: dict[str, Any] = {"kind": "standard", "events": ["job.finished"], "secret": None}
+    fields["actor"] = HOSTILE
     hook = webhooks.create(session, url=f"https://ci.example/{LONG}", description=HOSTILE, **fields)
     other = {**fields, "url": "https://ci.example/", "description": RIGHT_TO_LEFT}
     webhooks.disable(session, webhooks.create(session, **other).id, HOSTILE)
     for state in (DeliveryState.failed, DeliveryState.delivered, DeliveryState.waiting):
         payload = {"type": "job.finished", "data": {"words": HOSTILE, "long": LONG}}
-        newest = stored_webhooks.store_tried(
-            session, hook.id, state, payload=payload, answer=f"{HOSTILE} is broken"
-        )
-    house.show(
-        "/webhooks/{webhook_id}/deliveries/{delivery_id}",
-        urls.webhook_delivery(hook.id, newest),
-        hostile=True,
-    )
+        result = {"payload": payload, "answer": f"{HOSTILE} is broken"}
+        newest = stored_webhooks.store_tried(session, hook.id, state, **result)
+    delivery = urls.webhook_delivery(hook.id, newest)
+    house.show("/webhooks/{webhook_id}/deliveries/{delivery_id}", delivery, hostile=True)
     house.show("/webhooks/{webhook_id}", urls.webhook(hook.id), hostile=True)
     house.show(urls.WEBHOOKS, urls.WEBHOOKS, hostile=True)
-    came, _ = incoming.store(
-        session, HookSource.ci, LONG, "push", json.dumps({"words": HOSTILE, "long": LONG}).encode()
-    )
+    body = json.dumps({"words": HOSTILE, "long": LONG}).encode()
+    came, _ = incoming.store(session, HookSource.ci, LONG, "push", body)
     house.show("/hooks/{incoming_id}", urls.hook(came))
 
 
 def _suites(house: House, api: Api) -> None:
     suite = {**SUITE, "description": HOSTILE}
     assert api.client.post("/api/v1/suites", json=suite).status_code == 201
-    line = {
-        "name": HOSTILE[:60],
-        "suite": SUITE["name"],
-        "cron": "30 2 * * *",
-        "timezone": "Europe/Berlin",
-        "builds": ["correct"],
-    }
+    times = {"cron": "30 2 * * *", "timezone": "Europe/Berlin"}
+    line = {"name": LONG[:64], "suite": SUITE["name"], "builds": ["correct"], **times}
     schedule = api.client.post("/api/v1/schedules", json={**line, "labels": {"by": LONG}})
-    if schedule.status_code == 422:  # a schedule's name is a plain name
-        schedule = api.client.post(
-            "/api/v1/schedules", json={**line, "name": LONG[:64], "labels": {"by": LONG}}
-        )
     assert schedule.status_code == 201, schedule.text
     run = api.client.post(f"/api/v1/schedules/{schedule.json()['id']}:run-now").json()
     body = {"suite": suite, "builds": ["tt-train-2025"], "labels": {"by": HOSTILE, "long": LONG}}
@@ -255,49 +213,20 @@ def _answers(session: Session, run: str, base_run: str) -> None:
     """Store what a pull request's delivery leaves behind, and the answers to GitHub."""
     now = utcnow()
     for number, rule in enumerate((HOSTILE, LONG, RIGHT_TO_LEFT)):
-        delivery = IncomingDeliveryRow(
-            id=new_id(),
-            key=new_id(),
-            payload={},
-            source="github",
-            delivery=new_id(),
-            topic="pull_request",
-            repository=f"lab/{HOSTILE}",
-            body=None,
-            size=1,
-            state=IncomingState.started.value,
-            reason=HOSTILE,
-            outcome=[],
-            tries=1,
-            due_at=None,
-            created_at=now,
-            ended_at=now,
-        )
+        ids = {"id": new_id(), "key": new_id(), "delivery": new_id(), "source": "github"}
+        about = {"topic": "pull_request", "repository": f"lab/{HOSTILE}", "size": 1, "body": None}
+        ended = {"state": IncomingState.started.value, "reason": HOSTILE, "outcome": [], "tries": 1}
+        times = {"due_at": None, "created_at": now, "ended_at": now}
+        delivery = IncomingDeliveryRow(**ids, **about, **ended, **times, payload={})
         session.add(delivery)
         session.flush()
-        check = commit_checks.add(
-            session,
-            {
-                "delivery": delivery.id,
-                "source": "github",
-                "event": "pull_request",
-                "rule": rule,
-                "suite": SUITE["name"],
-                "repository": f"lab/{HOSTILE}",
-                "installation": None,
-                "branch": LONG,
-                "pull_request": number,
-                "fork": False,
-                "head_sha": "b2" * 20,
-                "base_sha": "a1" * 20,
-                "head_build": HOSTILE,
-                "base_build": None,
-                "run": run,
-                "base_run": base_run,
-                "error": None,
-                "occurred_at": now,
-            },
-        )
+        event = {"delivery": delivery.id, "source": "github", "event": "pull_request"}
+        place = {"repository": f"lab/{HOSTILE}", "branch": LONG, "pull_request": number}
+        commits = {"head_sha": "b2" * 20, "base_sha": "a1" * 20, "head_build": HOSTILE}
+        ran = {"rule": rule, "suite": SUITE["name"], "run": run, "base_run": base_run}
+        nothing = {"installation": None, "base_build": None, "error": None, "fork": False}
+        facts = {**event, **place, **commits, **ran, **nothing, "occurred_at": now}
+        check = commit_checks.add(session, facts)
         answers.add(session, check.id)
     answered = AnswerRow.locked(session, check.id)
     assert answered is not None
@@ -306,28 +235,21 @@ def _answers(session: Session, run: str, base_run: str) -> None:
 
 
 def _gauge(house: House, api: Api) -> None:
-    answer = api.client.post(
-        "/api/v1/gauges", json={"test": gauge_results.TEST, "seeds": {"count": 2}}
-    )
-    assert answer.status_code == 202, answer.text
-    with api.context.session() as session:
-        list(
-            gauge_results.played(
-                session, {"double-subtract": gauge_results.PASSES, "drop-s1": gauge_results.PASSES}
-            )
-        )
-    waiting = api.client.post("/api/v1/gauges", json={"test": TESTED, "seeds": {"count": 2}})
-    house.show(
-        "/gauges/{gauge_id}", urls.gauge(answer.json()["id"]), urls.gauge(waiting.json()["id"])
-    )
+    for test in (gauge_results.TEST, TESTED):  # the second one waits
+        answer = api.client.post("/api/v1/gauges", json={"test": test, "seeds": {"count": 2}})
+        assert answer.status_code == 202, answer.text
+        house.show("/gauges/{gauge_id}", urls.gauge(answer.json()["id"]))
+        if test is gauge_results.TEST:
+            missed = dict.fromkeys(("double-subtract", "drop-s1"), gauge_results.PASSES)
+            with api.context.session() as session:
+                list(gauge_results.played(session, missed))
     house.show("/tests/{name}", urls.history(TestSpec.parse(gauge_results.TEST).key))
 
 
 def _bisections(house: House, api: Api) -> None:
     def begin(**more: Any) -> str:
-        created = api.client.post(
-            "/api/v1/bisections", json={"test": TESTED, "builds": ["correct"] * 16, **more}
-        )
+        body = {"test": TESTED, "builds": ["correct"] * 16, **more}
+        created = api.client.post("/api/v1/bisections", json=body)
         assert created.status_code == 202, created.text
         return str(created.json()["id"])
 
@@ -342,22 +264,13 @@ def _flags(house: House, session: Session) -> None:
     evil = next(job for job in _all(session) if job.build == HOSTILE)
     place = {"arch": evil.target.arch, "board": evil.target.board}
     evidence = {"words": HOSTILE, "sentence": HOSTILE}
-    flag_id, _ = flags.upsert(
-        session,
-        FlagRow.finding(FlagKind.hangs, evil, evidence, **place),
-        now=utcnow(),
-    )
+    finding = FlagRow.finding(FlagKind.hangs, evil, evidence, **place)
+    flag_id, _ = flags.upsert(session, finding, now=utcnow())
     kinds: dict[str, str] = {}
     for flag in FLAGS.page(session, limit=200).items:
         kinds.setdefault(flag.kind, flag.id)
-    house.show(
-        "/flags/{name}",
-        *(
-            urls.flag(flag)
-            for kind, flag in kinds.items()
-            if kind in {FlagKind.fix_masked, FlagKind.blunt_test}
-        ),
-    )
+    for kind in (FlagKind.fix_masked, FlagKind.blunt_test):
+        house.show("/flags/{name}", urls.flag(kinds[kind]))
     house.show("/flags/{name}", urls.flag(str(flag_id.id)), hostile=True)
     house.show(urls.FLAGS, urls.FLAGS, urls.flags({"kind": "hangs", "state": "resolved"}))
     house.show(urls.OVERVIEW, urls.OVERVIEW, hostile=True)
