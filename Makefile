@@ -30,13 +30,12 @@ ATHERIS_VERSION := 3.0.0
 ATHERIS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/atheris-$(ATHERIS_VERSION)
 # the seconds for each parser
 FUZZ_S ?= 60
-# What plants small faults: not in the locks, as only `make mutants` needs it; a folder of its own leaves the locked packages as they are
-MUTMUT_VERSION := 3.8.1
-MUTMUT ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/mutmut-$(MUTMUT_VERSION)
+# whose lines: [tool.coverage.run] of pyproject.toml
+COVERING ?= tests/unit/domain/judgment tests/unit/domain/judging tests/unit/domain/spec tests/integration/api tests/integration/background tests/integration/storage
 # what the pages' scripts and styles are made of
 FRONT := $(shell find dashboards/web dashboards/gonogo_dashboards/build.py -name node_modules -prune -o -type f -print 2>/dev/null)
 
-.PHONY: help setup demo up bytecode test test-all test-servers test-documentation test-simulated explore fuzz fuzz-coverage docs docs-test test-sim wormhole-sim torch libraries corpus lint bench chaos mutants pictures lock audit release sbom pin clean
+.PHONY: help setup demo up bytecode test test-all test-servers test-documentation test-simulated explore fuzz fuzz-coverage docs docs-test test-sim wormhole-sim torch libraries corpus lint bench chaos mutants coverage pictures lock audit release sbom pin clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1	/' | expand -t 20
@@ -159,12 +158,12 @@ bench: setup ## every speed figure with its ratio; ARGS choose
 chaos: setup bytecode ## random faults on a whole service, 10 minutes on each database; ARGS choose (docs/reliability.md)
 	@$(BIN)/python -m benchmarks.chaos $(ARGS)
 
-mutants: setup ## small faults in the parts whose promises matter most, and which tests notice them: hours; ARGS choose (docs/reliability.md)
-	@set -euo pipefail; \
-	folder="$(MUTMUT)-$$($(BIN)/python -c 'import sys; print("py%d%d" % sys.version_info[:2])')"; \
-	[ -d "$$folder/mutmut" ] || $(BIN)/python -m pip install --quiet --disable-pip-version-check --target "$$folder" mutmut==$(MUTMUT_VERSION); \
-	mutmut() { $(BIN)/python -c 'import sys; sys.path.append(sys.argv.pop(1)); from mutmut.__main__ import cli; cli(prog_name="mutmut")' "$$folder" "$$@"; }; \
-	$(if $(ARGS),mutmut $(ARGS),mutmut run; mutmut results)
+mutants: setup ## small faults, 60 in each area of tests/checks/mutants.py, and those that its tests miss (AREA=auth; ARGS="--count 300 --seed 2")
+	@$(BIN)/python -m tests.checks.mutants $(AREA) $(ARGS)
+
+coverage: setup ## the share of lines of the judge, the verdicts and the life of a job that `make test` runs: at least 95 %
+	@$(BIN)/python -m coverage run -m pytest -q -m "not slow" $(COVERING)
+	@$(BIN)/python -m coverage report
 
 pictures: setup ## the pictures of the pages in docs/pictures anew; ARGS choose
 	@$(BIN)/python -m benchmarks.pictures $(ARGS)
