@@ -14,7 +14,7 @@ from typing import NamedTuple
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.special import student_quantile
 
-_SCALES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (0.0, "ns"))
+_SCALES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
 class Times(NamedTuple):
@@ -106,8 +106,13 @@ def compare(before: Sequence[Times], after: Sequence[Times]) -> TimeChange | Non
 
 def spelled(seconds: float) -> str:
     """Return seconds with three digits and a unit, such as "12.4 ms"."""
-    scale, unit = next(pair for pair in _SCALES if seconds >= pair[0])
-    return f"{seconds / (scale or 1e-9):.3g} {unit}"
+    scale, unit = unit_of(seconds)
+    return f"{seconds / scale:.3g} {unit}"
+
+
+def unit_of(seconds: float) -> tuple[float, str]:
+    """Return the largest unit that is no longer, in seconds, and its name."""
+    return next((pair for pair in _SCALES if seconds >= pair[0]), _SCALES[-1])
 
 
 def _sample(times: Sequence[Times]) -> _Sample | None:

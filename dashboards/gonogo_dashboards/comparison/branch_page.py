@@ -17,12 +17,13 @@ from gonogo.spec.described import Described
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.comparison.compared_tests import names_of
 from gonogo_dashboards.kit import build_cells, words
-from gonogo_service.compare import branches, comparing
+from gonogo_service.compare import branches, build_choices, comparing
+from gonogo_service.compare.build_choices import BuildChoice
 from gonogo_service.compare.compared import Compared
 from gonogo_service.compare.sides import Place
 from gonogo_service.kit.database.encoding import timestamp
 
-MAX_LINES = 200
+MAX_LINES, MAX_PICKS = 200, 20
 SAME, ALIKE, ABSENT = "same", "alike", "absent"
 """Kinds of tests without a line: the same bits, without arrays and nothing new, not run on head."""
 _SENTENCES = {
@@ -33,6 +34,16 @@ _SENTENCES = {
     ),
     ABSENT: ("test did not run here", "tests did not run here"),
 }
+_LABELS = {
+    Change.unchanged: "same bits",
+    Change.right: "other bits, right",
+    Change.still_wrong: "same error",
+    Change.fix_masked: "same error, masked",
+    Change.wrong_otherwise: "other error",
+    Change.broken: "worse",
+    Change.fixed: "fixed",
+}
+"""What a change of the errors is called beside a build."""
 _KNOWN = (Class.passed, Class.broken_on_base, Class.known_flaky, Class.known_hollow, Class.waived)
 
 
@@ -44,6 +55,8 @@ class Cell:
     verdict: str
     hollow: bool
     change: Described | None
+    """The change of the errors; of a test without numbers its class; None: it did not run."""
+    label: str
     words: str
     """The comparison in one line; "" where there is none."""
 
@@ -87,6 +100,8 @@ class BranchView:
     items: tuple[BranchLine, ...] = ()
     """The tests that differ, the most important first"""
     more: int = 0
+    picks: tuple[BuildChoice, ...] = ()
+    """Without a request: builds to choose from, the one that ran last first"""
     at: str | None
 
 
@@ -94,7 +109,8 @@ def view(session: Session, head: str, branch: str, now: datetime) -> BranchView:
     """Return the page, or the form alone without `head`. Raises FieldError for an unknown one."""
     head, at = head.strip(), timestamp(now)
     if not head:
-        return BranchView(head="", equal={}, at=at)
+        picks = build_choices.read(session, branches.others(session, MAX_PICKS))
+        return BranchView(head="", equal={}, picks=tuple(picks), at=at)
     beside = branches.read(session, head, branch.strip() or None, now)
     if not beside.comparisons:
         return BranchView(
@@ -206,16 +222,12 @@ def _line(
 def _cell(test: Compared | None) -> Cell:
     ran = None if test is None else test.base
     if test is None or ran is None:
-        return Cell("", Verdict.not_run, False, None, "")
+        return Cell("", Verdict.not_run, False, None, "", "")
     change, kind = test.change, test.classification.kind
-    known = change is not None and change.change is not Change.unknown
-    return Cell(
-        ran.build,
-        build_cells.verdict_of(ran.counts),
-        bool(ran.counts.get(build_cells.HOLLOW)),
-        change.change if change and known else kind,
-        change.words if change and known else test.classification.words,
-    )
+    there = ran.build, build_cells.verdict_of(ran.counts), bool(ran.counts.get(build_cells.HOLLOW))
+    if change is None or change.change is Change.unknown:
+        return Cell(*there, kind, words.inline(kind.label), test.classification.words)
+    return Cell(*there, change.change, _LABELS[change.change], change.words)
 
 
 def _both(test: Compared, newest: comparing.Comparison) -> str:

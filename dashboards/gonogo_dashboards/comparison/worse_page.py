@@ -12,7 +12,6 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import fisher
-from gonogo.spec.executors import EMULATOR
 from gonogo_dashboards.kit import build_cells, words
 from gonogo_dashboards.kit.build_cells import BuildCell
 from gonogo_dashboards.kit.evidence_view import percent
@@ -81,10 +80,7 @@ def view(session: Session, query: Mapping[str, str], now: datetime) -> WorseView
     until = _day(query.get("until")) or today
     known = matrices.builds(session)
     branches = tuple(dict.fromkeys(build.branch for build in known))
-    newest = max(
-        known, key=lambda build: (build.branch != EMULATOR, build.newest_job), default=None
-    )
-    branch = query.get("branch") or (newest.branch if newest else None)
+    branch = query.get("branch") or matrices.main_branch(known)
     heads = test_list.worst(session, branch, MAX_TESTS + 1) if branch else []
     lines = _lines(session, heads[:MAX_TESTS], branch or "", since, until)
     counts = {kind: sum(line.kind == kind for line in lines) for kind in (WORSE, BETTER, SAME, NEW)}

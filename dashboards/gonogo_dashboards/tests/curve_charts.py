@@ -5,6 +5,7 @@ Pure, plain JSON, as in dashboards/gonogo_dashboards/charts/charts.py.
 
 from __future__ import annotations
 
+from gonogo.flakiness.device_times import unit_of
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.charts import log_axis
 from gonogo_dashboards.charts.charts import (
@@ -19,6 +20,7 @@ from gonogo_dashboards.charts.charts import (
     room_above,
     short,
     symbols,
+    upright,
 )
 from gonogo_dashboards.charts.log_axis import LogAxis
 from gonogo_dashboards.kit import words
@@ -71,23 +73,25 @@ def trend(curve: Curve) -> Options:
 def times(series: TimeSeries) -> Options:
     """Return the options of the seconds a seed on the device by build: means and intervals."""
     points = series.points
-    edges = [edge for one in points for edge in (one.time.low, one.time.high)]
-    ends = log_axis.fitted(edges)
+    scale, unit = unit_of(max(one.time.seconds for one in points))
     axis = {"data": [point.build for point in points], "name": "builds in order"}
     rows = [
-        [place, short(one.time.seconds), one.build, one.time.words, one.time.seeds]
+        [place, short(one.time.seconds / scale), one.build, one.time.words, one.time.seeds]
         for place, one in enumerate(points)
     ]
-    whiskers = [[place, *map(short, (p.time.low, p.time.high))] for place, p in enumerate(points)]
+    whiskers = [
+        [place, short(one.time.low / scale), short(one.time.high / scale)]
+        for place, one in enumerate(points)
+    ]
     dimensions = ["_x", "_y", "build", "a seed", "seeds"]
     places = [{"xAxis": points[change.place].build} for change in series.changes.changes]
     lines = [line_at(place, "$ink", "change") for place in places]
     return figure(
         {**_ACROSS, **axis},
-        log_axis_of("seconds a seed", ends, odd=False),
+        upright(f"{unit} a seed", scale=True),
         [
             {**_WHISKERS, "data": whiskers},
-            symbols("seconds a seed", Verdict.not_judged, dimensions, rows, 9),
+            symbols("a seed", Verdict.not_judged, dimensions, rows, 9),
             backdrop("changes", lines, []),
         ],
         left=62,

@@ -55,6 +55,14 @@ def read(session: Session, head: str, branch: str | None, now: datetime) -> Besi
     return Beside(side, branch, branches, comparisons)
 
 
+def others(session: Session, limit: int) -> list[BuildRecord]:
+    """Return the builds that are not on the main branch, the one that ran last first."""
+    known = matrices.builds(session)
+    main = _main(known)
+    others = [build for build in known if build.branch not in (main, EMULATOR)]
+    return sorted(others, key=lambda build: build.newest_job, reverse=True)[:limit]
+
+
 def _main(builds: list[BuildRecord]) -> str | None:
     """Return the main branch, else the one that ran last; the emulator's comes last of all."""
 

@@ -14,18 +14,25 @@ from gonogo import urls
 def test_a_branch_shows_what_differs_from_main_first_and_folds_what_is_the_same(api: Api) -> None:
     with api.context.session() as session:
         names = {key: story for story, key in compared_builds.branch(session).items()}
-        nightly_history.night(session, "main-0", 0, EIGHT)  # older than the last three
+        nightly_history.night(session, "main-4", 4, EIGHT)  # it ran another test only
     view = api.client.get(urls.branch({"head": COMMIT}, as_json=True)).json()
-    assert (view["builds"], view["branch"], view["beside"]) == ([MINE], "main", list(LAST))
-    assert view["equal"] == {"same": 2, "absent": 1}
+    assert (view["builds"], view["branch"], view["beside"]) == (
+        [MINE],
+        "main",
+        [*LAST[1:], "main-4"],
+    )
+    assert view["equal"] == {"same": 2, "absent": 2}
     lines = {names[urls_key(line["url"])]: line for line in view["items"]}
     assert list(lines) == ["worse", "same error", "slower", "faster", "other bits"]
-    assert {story: [cell["change"] for cell in line["cells"]] for story, line in lines.items()} == {
-        "worse": ["broken"] * 3,
-        "same error": ["still_wrong"] * 3,
-        "slower": ["unchanged"] * 3,
-        "faster": ["unchanged"] * 3,
-        "other bits": ["right"] * 3,
+    assert {
+        story: [cell["label"] for cell in line["cells"] if cell["build"]]
+        for story, line in lines.items()
+    } == {
+        "worse": ["worse"] * 2,
+        "same error": ["same error"] * 2,
+        "slower": ["same bits"] * 2,
+        "faster": ["same bits"] * 2,
+        "other bits": ["other bits, right"] * 2,
     }
     assert {
         story: [found["kind"] for found in line["findings"]] for story, line in lines.items()
@@ -46,6 +53,8 @@ def test_a_branch_shows_what_differs_from_main_first_and_folds_what_is_the_same(
     text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
     assert "2 tests are the same to the bit." in text
     assert "5 tests differ from main" in text
+    (pick,) = api.client.get(urls.branch(as_json=True)).json()["picks"]
+    assert (pick["name"], pick["branch"], pick["commit"]) == (MINE, "fast-ln", COMMIT)
     found = api.client.get(urls.search(COMMIT[:7], as_json=True)).json()["items"]
     assert urls.branch({"head": MINE}) in [item["url"] for item in found]
 
