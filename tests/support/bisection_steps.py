@@ -25,15 +25,8 @@ Answer = Callable[[int, int], Mapping[str, Any] | None]
 def serve(session: Session, count: int, queue: str = "emulator.wormhole.n150") -> None:
     """So many idle workers of a queue are alive."""
     for number in range(count):
-        workers.heard(
-            session,
-            f"lab/{number}/1",
-            queues=[queue],
-            device=f"lab/{number}",
-            host="lab",
-            attempt=None,
-            now=utcnow(),
-        )
+        place = {"device": f"lab/{number}", "host": "lab", "queues": [queue]}
+        workers.heard(session, f"lab/{number}/1", **place, attempt=None, now=utcnow())
 
 
 def answer(session: Session, bisection_id: str, rows: Answer) -> int:

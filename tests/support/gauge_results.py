@@ -35,6 +35,7 @@ def numbers(error: float) -> dict[str, Any]:
         "count": 512,
         "nonfinite": 0,
         "needed_atol": needed,
+        "tolerance_ratio": error / 0.5,
         "pcc_deficit": error,
         "rel_frobenius": error,
         "ulp_max": 100 * error,
@@ -54,21 +55,13 @@ def row(
     sentences = {part.name: part.sentence for part in (*kernels.right(test), *kernels.wrong(test))}
     head = {"seed": seed, "repeat": number, "device": "host/emulator:0", "duration_ms": 1.0}
     if part["executor"] == "emulator" and part["name"] not in sentences:
-        return {
-            **head,
-            "verdict": "not_run",
-            "outputs": {},
-            "message": "no such part for this test",
-        }
+        lacking = {"verdict": "not_run", "message": "no such part for this test"}
+        return {**head, **lacking, "outputs": {}}
     right = part["kind"] == "go"
     error = errors.get(part["name"], 0.001 if right else FAILS)
     if error != error:
-        return {
-            **head,
-            "verdict": "crash",
-            "outputs": {},
-            "message": "the kernel's process was ended by SIGSEGV",
-        }
+        crash = {"verdict": "crash", "message": "the kernel's process was ended by SIGSEGV"}
+        return {**head, **crash, "outputs": {}}
     explanation = "explained" if right else "unexplained"
     return {
         **head,
@@ -89,9 +82,8 @@ def dispatched(session: Session) -> list[Sendable]:
         dispatching.dispatch(session, chunks.choose(session, queue, 1000), now=utcnow())
     sendable = hand_out(session, now=utcnow())
     for item in sendable:
-        unchecked.started(
-            session, item.attempt, {"worker": "w", "device": "host/emulator:0"}, now=utcnow()
-        )
+        about = {"worker": "w", "device": "host/emulator:0"}
+        unchecked.started(session, item.attempt, about, now=utcnow())
     return sendable
 
 
@@ -108,12 +100,8 @@ def answer(
     body = {"batch": 0, "rows": rows if ended else rows[: len(rows) // 2], "artifacts": []}
     unchecked.store(session, item.attempt, body, now=utcnow())
     if ended:
-        unchecked.finished(
-            session,
-            item.attempt,
-            {"outcome": "done", "sent": item.work, "batches": 1},
-            now=utcnow(),
-        )
+        sent = {"outcome": "done", "sent": item.work, "batches": 1}
+        unchecked.finished(session, item.attempt, sent, now=utcnow())
 
 
 def played(

@@ -63,35 +63,17 @@ def fill(api: Api) -> dict[str, str]:
             with api.context.session() as session:
                 wrong = night < FIXED
                 red = range(SEEDS) if night < MASKED else ()
-                latest = nightly_history.night(
-                    session,
-                    commit(night),
-                    night + 1,
-                    range(SEEDS),
-                    wrong=wrong,
-                    red=red,
-                    diagnosed=wrong,
-                )
+                build, how = (commit(night), night + 1), {"wrong": wrong, "diagnosed": wrong}
+                latest = nightly_history.night(session, *build, range(SEEDS), red=red, **how)
                 job = latest if night == FIXED - 1 else job
                 for shape, atol, since, outside in OTHERS:
-                    test = {
-                        **stored_jobs.NIGHTLY,
-                        "shape": shape,
-                        "tolerance": {"rtol": 1e-3, "atol": atol},
-                    }
+                    tolerance = {"rtol": 1e-3, "atol": atol}
+                    test = {**stored_jobs.NIGHTLY, "shape": shape, "tolerance": tolerance}
                     off = night >= since
                     seeds = range(8 * night, 8 * night + 8)
                     red = seeds[:outside] if off or since == DAYS else ()
-                    nightly_history.night(
-                        session,
-                        commit(night),
-                        night + 1,
-                        seeds,
-                        test=test,
-                        wrong=off,
-                        red=red,
-                        diagnosed=off,
-                    )
+                    how = {"wrong": off, "diagnosed": off}
+                    nightly_history.night(session, *build, seeds, test=test, red=red, **how)
         run, webhook = _settings(api)
     assert job is not None
     with world(str(api.settings.database_url)) as here:
@@ -101,9 +83,8 @@ def fill(api: Api) -> dict[str, str]:
         stored_jobs.fleet(session, stored_jobs.submit(session, seeds=64))
         device_month.month(session, utcnow(), days=DAYS)
         running = stored_jobs.submit(session, seeds=48)
-        stored_jobs.report(
-            session, running.id, [stored_jobs.row(seed, wrong=False) for seed in range(29)]
-        )
+        rows = [stored_jobs.row(seed, wrong=False) for seed in range(29)]
+        stored_jobs.report(session, running.id, rows)
     flag = api.client.get("/flags.json").json()["items"][0]["id"]
     devices = api.get("/devices")["items"]
     return {
@@ -140,27 +121,17 @@ def _settings(api: Api) -> tuple[str, str]:
     """Set up a suite with a run, a rule and a webhook; return the ids of run and webhook."""
     assert api.client.post("/api/v1/suites", json=SUITE).status_code == 201
     run = api.client.post("/api/v1/runs", json={"suite": SUITE["name"]}).json()["id"]
-    rule = {
-        "name": "pull-requests",
-        "events": ["pull_request"],
-        "repositories": ["acme/kernels"],
-        "branches": ["main"],
-        "suites": [SUITE["name"]],
-    }
+    rule = {"name": "pull-requests", "events": ["pull_request"], "repositories": ["acme/kernels"]}
+    rule |= {"branches": ["main"], "suites": [SUITE["name"]]}
     answer = api.client.post("/api/v1/rules", json=rule)
     assert answer.status_code in (200, 201), answer.text
     with api.context.session() as session:
         for member in runs.members(session, run):
             finish(session, member.id)
         conclude(session)
-        fields = {"kind": "standard", "secret": None, "actor": "ada"}
-        hook = webhooks.create(
-            session,
-            url="https://ci.example/gonogo",
-            events=["run.finished", "flag.opened"],
-            description="CI",
-            **fields,
-        )
+        fields = {"kind": "standard", "secret": None, "actor": "ada", "description": "CI"}
+        events = ["run.finished", "flag.opened"]
+        hook = webhooks.create(session, url="https://ci.example/gonogo", events=events, **fields)
         payload = {"type": "run.finished", "data": {"run": run}}
         for status in (200, 500, 200):
             state = DeliveryState.delivered if status == 200 else DeliveryState.failed
@@ -185,27 +156,17 @@ def _gauge(api: Api) -> str:
         assert answer.status_code == 202, answer.text
         rows.append(str(answer.json()["id"]))
         with api.context.session() as session:
-            list(
-                gauge_results.played(
-                    session, dict.fromkeys(missed, gauge_results.PASSES), edge=edge
-                )
-            )
+            errors = dict.fromkeys(missed, gauge_results.PASSES)
+            list(gauge_results.played(session, errors, edge=edge))
     return rows[-1]
 
 
 def _bisection(api: Api) -> str:
     series = [commit(night) for night in range(DAYS)]
     for night, name in enumerate(series):
-        created = api.client.post(
-            "/api/v1/builds",
-            json={
-                "name": name,
-                "executor": "ttnn",
-                "branch": "main",
-                "sequence": night + 1,
-                "commit": f"{name}{'0' * 30}",
-            },
-        )
+        build = {"name": name, "executor": "ttnn", "branch": "main", "sequence": night + 1}
+        build["commit"] = f"{name}{'0' * 30}"
+        created = api.client.post("/api/v1/builds", json=build)
         assert created.status_code in (200, 201), created.text
     body = {"test": stored_jobs.NIGHTLY, "builds": series[8:], "target": {"executor": "ttnn"}}
     begun = api.client.post("/api/v1/bisections", json=body)

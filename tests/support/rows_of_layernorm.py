@@ -36,16 +36,6 @@ def row(seed: int, *, stores: bool = False, repeat: int = 0) -> dict[str, Any]:
         "is_wide": False,
         "detection_limits": [LIMIT],
     }
-    return {
-        "seed": seed,
-        "repeat": repeat,
-        **judgment,
-        "device": "lab-1/cpu:0",
-        "host_run": f"run{seed:06d}",
-        "position": 0,
-        "duration_ms": 12.5,
-        "message": None,
-        "arithmetic": None,
-        "judge": JUDGE,
-        "outputs": {"y": y},
-    }
+    place = {"device": "lab-1/cpu:0", "host_run": f"run{seed:06d}", "position": 0}
+    ran = {"duration_ms": 12.5, "message": None, "arithmetic": None, "judge": JUDGE}
+    return {"seed": seed, "repeat": repeat, **judgment, **place, **ran, "outputs": {"y": y}}

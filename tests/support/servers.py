@@ -122,18 +122,10 @@ class RedisServer(Server):
             raise Missing(f"redis: {problem}") from problem
 
     def _command(self) -> list[str]:
-        options = {
-            "port": self.port,
-            "bind": "127.0.0.1",
-            "dir": self.folder,
-            "save": "",
-            "appendonly": "no",
-            "maxmemory-policy": "noeviction",
-        }
-        return [
-            self.program,
-            *(str(part) for name, value in options.items() for part in (f"--{name}", value)),
-        ]
+        options = {"port": self.port, "bind": "127.0.0.1", "dir": self.folder, "save": ""}
+        options |= {"appendonly": "no", "maxmemory-policy": "noeviction"}
+        words = [str(word) for name, value in options.items() for word in (f"--{name}", value)]
+        return [self.program, *words]
 
     def _ready(self) -> None:
         with contextlib.closing(redis.Redis.from_url(self.url)) as client:
@@ -168,19 +160,8 @@ class PostgresServer(Server):
                 self.environment["LD_LIBRARY_PATH"] = str(
                     shutil.copytree(bundled, self.folder / "libs")
                 )
-        initdb = [
-            str(self.programs / "bin/initdb"),
-            "-D",
-            str(self.data),
-            "-U",
-            "postgres",
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--locale=C",
-            "--no-sync",
-        ]
+        options = "-U postgres -A trust -E UTF8 --locale=C --no-sync"
+        initdb = [str(self.programs / "bin/initdb"), "-D", str(self.data), *options.split()]
         done = subprocess.run(
             initdb, capture_output=True, text=True, cwd="/", check=False, **self._options()
         )
@@ -208,24 +189,14 @@ class PostgresServer(Server):
         return f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/{database}"
 
     def _options(self) -> dict[str, Any]:
-        user = (
-            {"user": self.NOBODY, "group": self.NOBODY, "extra_groups": []} if self.as_root else {}
-        )
-        return {"env": self.environment, **user}
+        nobody = {"user": self.NOBODY, "group": self.NOBODY, "extra_groups": []}
+        return {"env": self.environment, **(nobody if self.as_root else {})}
 
     def _command(self) -> list[str]:
-        quick = {
-            "fsync": "off",
-            "full_page_writes": "off",
-            "synchronous_commit": "off",
-            "shared_buffers": "32MB",
-            "max_connections": "60",
-        }
-        where = {
-            "listen_addresses": "127.0.0.1",
-            "port": self.port,
-            "unix_socket_directories": self.data,
-        }
+        quick = dict.fromkeys(("fsync", "full_page_writes", "synchronous_commit"), "off")
+        quick |= {"shared_buffers": "32MB", "max_connections": "60"}
+        where = {"listen_addresses": "127.0.0.1", "port": self.port}
+        where |= {"unix_socket_directories": self.data}
         return [
             str(self.programs / "bin/postgres"),
             "-D",

@@ -15,15 +15,9 @@ from gonogo_service.webhooks.model import DeliveryTryRow
 
 def with_messages(session: Session, count: int) -> str:
     """Store a webhook with so many messages that nobody tried to send yet; return its ID."""
-    hook = webhooks.create(
-        session,
-        kind=WebhookKind.standard,
-        url="https://ci.example/hook",
-        events=["job.finished"],
-        description="",
-        secret=None,
-        actor="ada",
-    )
+    about = {"kind": WebhookKind.standard, "url": "https://ci.example/hook", "description": ""}
+    fields = {"events": ["job.finished"], "secret": None, "actor": "ada"}
+    hook = webhooks.create(session, **about, **fields)
     for number in range(count):
         webhooks.send(session, [hook.id], f"job.finished:{number}", "job.finished", {})
     return hook.id

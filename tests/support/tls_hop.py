@@ -17,17 +17,11 @@ from cryptography.x509.oid import NameOID
 
 from patience import WAIT_S
 
-_SIGNS = x509.KeyUsage(
-    digital_signature=False,
-    content_commitment=False,
-    key_encipherment=False,
-    data_encipherment=False,
-    key_agreement=False,
-    key_cert_sign=True,
-    crl_sign=False,
-    encipher_only=False,
-    decipher_only=False,
+_USES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
+    *("key_agreement", "crl_sign", "encipher_only", "decipher_only"),
 )
+_SIGNS = x509.KeyUsage(**dict.fromkeys(_USES, False), key_cert_sign=True)
 """The purpose of an authority's key: to sign certificates."""
 
 

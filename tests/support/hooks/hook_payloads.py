@@ -20,23 +20,12 @@ FOREIGN: dict[str, Any] = {"id": 2, "full_name": "someone/kernels"}
 
 def push(*, paths: Mapping[str, list[str]] | None = None, **changes: Any) -> dict[str, Any]:
     """A push of one commit to main."""
-    commit = {
-        "id": HEAD,
-        "added": [],
-        "modified": ["ttnn/layernorm.cpp"],
-        "removed": [],
-        **(paths or {}),
-    }
+    changed = {"added": [], "modified": ["ttnn/layernorm.cpp"], "removed": [], **(paths or {})}
+    commit = {"id": HEAD, **changed}
     empty: dict[str, Any] = {"created": False, "deleted": False, "forced": False, "base_ref": None}
-    payload = {
-        "ref": "refs/heads/main",
-        "before": BEFORE,
-        "after": HEAD,
-        **empty,
-        "commits": [commit],
-        "head_commit": commit,
-    }
-    return {**payload, "repository": REPOSITORY_RECORD, **changes}
+    payload = {"ref": "refs/heads/main", "before": BEFORE, "after": HEAD, **empty}
+    payload |= {"commits": [commit], "head_commit": commit, "repository": REPOSITORY_RECORD}
+    return {**payload, **changes}
 
 
 def pull_request(
@@ -52,23 +41,14 @@ def pull_request(
         "head": {"sha": head, "ref": "fix", "repo": FOREIGN if fork else REPOSITORY_RECORD},
         "base": {"sha": BEFORE, "ref": "main", "repo": REPOSITORY_RECORD},
     }
-    return {
-        "action": action,
-        "number": 7,
-        "pull_request": request,
-        "repository": REPOSITORY_RECORD,
-        "installation": {"id": 99},
-    }
+    payload = {"action": action, "number": 7, "pull_request": request}
+    return {**payload, "repository": REPOSITORY_RECORD, "installation": {"id": 99}}
 
 
 def check_suite(action: str = "requested", **changes: Any) -> dict[str, Any]:
     """A check suite of a commit on main."""
-    empty: dict[str, Any] = {
-        "conclusion": None,
-        "pull_requests": [],
-        "created_at": "2026-01-31T12:00:00Z",
-        "app": {"slug": "actions"},
-    }
+    empty: dict[str, Any] = {"conclusion": None, "pull_requests": [], "app": {"slug": "actions"}}
+    empty["created_at"] = "2026-01-31T12:00:00Z"
     suite = {"head_sha": HEAD, "head_branch": "main", "before": BEFORE, **empty, **changes}
     return {"action": action, "check_suite": suite, "repository": REPOSITORY_RECORD}
 
@@ -82,11 +62,7 @@ def check_run(
     hour: int = 12,
 ) -> dict[str, Any]:
     """Somebody does something with a check run."""
-    names = {
-        "id": check["id"],
-        "head_sha": check["head_sha"],
-        "external_id": check.get("external_id", ""),
-    }
+    names = {name: check.get(name, "") for name in ("id", "head_sha", "external_id")}
     whose = {"id": app, "slug": "gonogo" if app == 4711 else "ours-not", "client_id": f"Iv1.{app}"}
     payload = {
         "action": action,
@@ -98,19 +74,9 @@ def check_run(
 
 def workflow_run(action: str = "completed", **changes: Any) -> dict[str, Any]:
     """A workflow run of a commit on main."""
-    empty: dict[str, Any] = {
-        "pull_requests": [],
-        "created_at": "2026-01-31T12:00:00Z",
-        "head_repository": REPOSITORY_RECORD,
-    }
-    run = {
-        "name": "build",
-        "head_sha": HEAD,
-        "head_branch": "main",
-        "conclusion": "success",
-        **empty,
-        **changes,
-    }
+    empty: dict[str, Any] = {"pull_requests": [], "created_at": "2026-01-31T12:00:00Z"}
+    named = {"name": "build", "head_sha": HEAD, "head_branch": "main", "conclusion": "success"}
+    run = {**named, **empty, "head_repository": REPOSITORY_RECORD, **changes}
     return {"action": action, "workflow_run": run, "repository": REPOSITORY_RECORD}
 
 

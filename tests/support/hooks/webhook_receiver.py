@@ -67,13 +67,8 @@ class Receiver(_Server):
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
-                receiver.got.append(
-                    Got(
-                        self.path,
-                        {name.lower(): value for name, value in self.headers.items()},
-                        body,
-                    )
-                )
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                receiver.got.append(Got(self.path, headers, body))
                 reply = receiver.replies.pop(0) if receiver.replies else Reply()
                 if reply.drips:
                     self._drip(reply)

@@ -48,14 +48,8 @@ def build(folder: Path) -> dict[str, Path]:
         programs = {name: folder / name for name in PROGRAMS}
         for name, path in programs.items():
             if not path.exists():
-                command = [
-                    program,
-                    *FLAGS,
-                    str(SOURCES / f"{name}.cpp"),
-                    "-o",
-                    f"{path}.new",
-                    *LINKED,
-                ]
+                source = str(SOURCES / f"{name}.cpp")
+                command = [program, *FLAGS, source, "-o", f"{path}.new", *LINKED]
                 done = subprocess.run(command, capture_output=True, text=True, timeout=2 * WAIT_S)
                 assert done.returncode == 0, done.stderr
                 Path(f"{path}.new").rename(path)

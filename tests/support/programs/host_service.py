@@ -101,11 +101,8 @@ class HostService:
             if kind == FINISH:
                 self.over.add(attempt)
             subject = attempt or body.get("attempt")
-            return 200, {
-                "canceled": subject in self.canceled,
-                "orders": self.orders,
-                "lease_s": 60.0,
-            }
+            canceled = subject in self.canceled
+            return 200, {"canceled": canceled, "orders": self.orders, "lease_s": 60.0}
 
     def next(self, queue: str, seconds: float) -> Message | None:
         """Return the oldest message of a queue; None if none comes in time."""

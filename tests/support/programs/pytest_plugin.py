@@ -37,25 +37,14 @@ def environment() -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(("GITHUB_", "CI_", "PYTEST_"))
     }
-    return {
-        **clean,
-        "PYTHONPATH": PYTHONPATH,
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
+    plain = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**clean, **plain, "PYTHONPATH": PYTHONPATH}
 
 
 def in_a_process(folder: Path, *options: str, status: int = 1) -> list[str]:
     """pytest in a process of its own: what it takes for pytest-xdist, and for a kill."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "gonogo.pytest_plugin.plugin",
-        *OPTIONS,
-        *options,
-    ]
+    named = ("-m", "pytest", "-p", "gonogo.pytest_plugin.plugin")
+    command = [sys.executable, *named, *OPTIONS, *options]
     done = subprocess.run(
         command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=WAIT_S
     )
@@ -72,13 +61,8 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> Run:
 
     def run(folder: Path, *options: str, status: int = 1) -> list[str]:
         monkeypatch.chdir(folder)
-        outside = (
-            "--capture=no",
-            "-p",
-            "no:faulthandler",
-            "--import-mode=importlib",
-            f"--rootdir={folder}",
-        )
+        outside = ("--capture=no", "-p", "no:faulthandler", "--import-mode=importlib")
+        outside += (f"--rootdir={folder}",)
         known = set(sys.modules)
         written = io.StringIO()
         with redirect_stdout(written), warnings.catch_warnings():
@@ -95,19 +79,9 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def finished(folder: Path, to: str, **header: str) -> Collector:
     """A run with one test at its end."""
-    collector = Collector(
-        lambda: {"format": "gonogo", "version": 1, "suite": "s", **header},
-        root=folder,
-        to=to,
-        requested=True,
-    )
-    collector._add(
-        Record(
-            "t.py::test",
-            "passed",
-            seed=1,
-            comparisons=[Comparison(outputs={"actual": {"max_abs": 1.0}})],
-        )
-    )
+    about = {"format": "gonogo", "version": 1, "suite": "s", **header}
+    collector = Collector(lambda: about, root=folder, to=to, requested=True)
+    comparisons = [Comparison(outputs={"actual": {"max_abs": 1.0}})]
+    collector._add(Record("t.py::test", "passed", seed=1, comparisons=comparisons))
     collector.pytest_sessionfinish(0)
     return collector

@@ -99,14 +99,9 @@ class Workplace:
     ) -> subprocess.Popen[bytes]:
         """A worker by this command line of Python; `before` runs in the new process."""
         with self._log_file.open("ab") as log:
-            worker = subprocess.Popen(
-                [sys.executable, *arguments],
-                env=self._environment(environment),
-                preexec_fn=before,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            files = {"stdout": log, "stderr": log, "env": self._environment(environment)}
+            command = [sys.executable, *arguments]
+            worker = subprocess.Popen(command, preexec_fn=before, start_new_session=True, **files)
         self.workers.append(worker)
         return worker
 
@@ -122,19 +117,11 @@ class Workplace:
     ) -> str:
         """Offer a chunk and wake a worker; its attempt id."""
         attempt = str(uuid.uuid4())
-        body = {
-            "attempt": attempt,
-            "chunk": f"chunk of {attempt}",
-            "job": "job",
-            "test": test,
-            "work": [[seed, 0] for seed in range(seeds)],
-            "build": build,
-            "target": {"executor": executor, "arch": "wormhole", "board": board},
-            "context": "isolated",
-            "seed_deadline_s": scaled(20),
-            "artifacts": {"first": True, "worst": 1},
-            **changes,
-        }
+        ids = {"attempt": attempt, "chunk": f"chunk of {attempt}", "job": "job"}
+        work = {"test": test, "build": build, "work": [[seed, 0] for seed in range(seeds)]}
+        target = {"executor": executor, "arch": "wormhole", "board": board}
+        limits = {"seed_deadline_s": scaled(20), "artifacts": {"first": True, "worst": 1}}
+        body = {**ids, **work, **limits, "target": target, "context": "isolated", **changes}
         self.service.chunks[attempt] = body
         self.redis.lpush(queue.chunk_queue(executor, "wormhole", board), attempt)
         return attempt
