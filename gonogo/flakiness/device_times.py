@@ -137,8 +137,8 @@ def _sample(times: Sequence[Times]) -> _Sample | None:
 
 def _time(sample: _Sample) -> DeviceTime:
     reach = _reach(sample.error, sample.freedom)
-    values = (math.exp(sample.mean + side) for side in (0.0, -reach, reach))
-    return DeviceTime(sample.seeds, *values, POLICY.slower_level)
+    middle, low, high = (math.exp(sample.mean + side) for side in (0.0, -reach, reach))
+    return DeviceTime(sample.seeds, middle, low, high, POLICY.slower_level)
 
 
 def _reach(error: float, freedom: float) -> float:

@@ -134,7 +134,6 @@ def rows_of(
     *,
     end: bool = True,
 ) -> JobRow:
-    """A job with these rows."""
     job = nightly_history.submit(
         session, [int(row["seed"]) for row in rows], test=test, build=build, sequence=2
     )
@@ -190,7 +189,7 @@ def history(session: Session) -> dict[str, JobRow | None]:
     return jobs_by_name
 
 
-MINE, COMMIT = "mine-4c1e", "5fe21c09"
+BRANCH_BUILD, COMMIT = "mine-4c1e", "5fe21c09"
 LAST = ("main-1", "main-2", "main-3")
 
 
@@ -199,7 +198,7 @@ def branch(session: Session) -> dict[str, str]:
 
     The branch's build is registered with its commit.
     """
-    builds.add(session, name=MINE, executor="emulator", branch="fast-ln", commit=COMMIT)
+    builds.add(session, name=BRANCH_BUILD, executor="emulator", branch="fast-ln", commit=COMMIT)
     right: dict[str, Any] = {"bits": "a", "device_s": 2e-3}
     wrong = {"wrong": True, "red": EIGHT, "diagnosed": True}
     stories: dict[str, tuple[Mapping[str, Any], Mapping[str, Any] | None]] = {
@@ -220,5 +219,5 @@ def branch(session: Session) -> dict[str, str]:
             nightly_history.night(session, build, sequence, EIGHT, test=test, **before)
         if after is not None:
             place = {"branch": "fast-ln", "test": test}
-            nightly_history.night(session, MINE, 1, EIGHT, **place, **after)
+            nightly_history.night(session, BRANCH_BUILD, 1, EIGHT, **place, **after)
     return keys

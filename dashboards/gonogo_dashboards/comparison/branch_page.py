@@ -43,7 +43,7 @@ _LABELS = {
     Change.broken: "worse",
     Change.fixed: "fixed",
 }
-"""What a change of the errors is called beside a build."""
+"""The words for a change of the errors beside a build."""
 _KNOWN = (Class.passed, Class.broken_on_base, Class.known_flaky, Class.known_hollow, Class.waived)
 
 
@@ -71,7 +71,7 @@ class BranchLine:
     verdict: str
     hollow: bool
     findings: tuple[Finding, ...]
-    """Those that are no plain pass."""
+    """All findings but a plain pass."""
     time: str
     """Its seconds a seed on the device, where it is faster; the finding has them if slower."""
     cells: tuple[Cell, ...]

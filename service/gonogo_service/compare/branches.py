@@ -21,7 +21,7 @@ MAIN = ("main", "master")
 
 @dataclass(frozen=True)
 class Beside:
-    """What was requested beside the last builds of a branch."""
+    """The requested side beside the last builds of a branch."""
 
     head: SideResults
     branch: str | None
@@ -42,11 +42,11 @@ def read(session: Session, head: str, branch: str | None, now: datetime) -> Besi
     others = [build for build in known if build.name not in side.builds]
     branches = tuple(dict.fromkeys(build.branch for build in others))
     branch = branch or _main(others)
-    own = [build for build in known if build.name in side.builds and build.branch == branch]
+    of_head = [one for one in known if one.name in side.builds and one.branch == branch]
     before = [
         build.name
         for build in others
-        if build.branch == branch and all(build.sequence < one.sequence for one in own)
+        if build.branch == branch and all(build.sequence < one.sequence for one in of_head)
     ]
     comparisons = tuple(
         comparing.compare(session, base, head, now=now, every_record=True)

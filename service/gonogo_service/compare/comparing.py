@@ -139,7 +139,7 @@ def compare(
             concerned = active_waivers.of(place.test_key, both_names, after.jobs, after.build)
             classification = waived(classification, concerned)
         spec, pair = specs[place.test_key], pairs.get(place)
-        time = before and after and measured.compare(before.times, after.times)
+        time = measured.compare(before.times, after.times) if before and after else None
         compared.append(
             Compared(place, names[place], *spec, classification, before, after, pair, time)
         )

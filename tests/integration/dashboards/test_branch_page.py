@@ -7,7 +7,7 @@ import re
 import compared_builds
 import nightly_history
 from api import Api
-from compared_builds import COMMIT, EIGHT, LAST, MINE
+from compared_builds import BRANCH_BUILD, COMMIT, EIGHT, LAST
 from gonogo import urls
 
 
@@ -17,7 +17,7 @@ def test_a_branch_shows_what_differs_from_main_first_and_folds_what_is_the_same(
         nightly_history.night(session, "main-4", 4, EIGHT)  # it ran another test only
     view = api.client.get(urls.branch({"head": COMMIT}, as_json=True)).json()
     assert (view["builds"], view["branch"], view["beside"]) == (
-        [MINE],
+        [BRANCH_BUILD],
         "main",
         [*LAST[1:], "main-4"],
     )
@@ -35,7 +35,7 @@ def test_a_branch_shows_what_differs_from_main_first_and_folds_what_is_the_same(
         "other bits": ["other bits, right"] * 2,
     }
     assert {
-        story: [found["kind"] for found in line["findings"]] for story, line in lines.items()
+        story: [finding["kind"] for finding in line["findings"]] for story, line in lines.items()
     } == {
         "worse": ["new_failure"],
         "same error": ["broken_on_base"],
@@ -49,14 +49,14 @@ def test_a_branch_shows_what_differs_from_main_first_and_folds_what_is_the_same(
     assert lines["faster"]["time"].startswith("1.5 ms a seed, before 2 ms: 0.75 times (99%: 0.7")
     assert "--build mine-4c1e" in lines["worse"]["check"]
     assert "--reference-build main-3 " in lines["other bits"]["check"]
-    page = api.client.get(urls.branch({"head": MINE})).text
+    page = api.client.get(urls.branch({"head": BRANCH_BUILD})).text
     text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
     assert "2 tests are the same to the bit." in text
     assert "5 tests differ from main" in text
     (pick,) = api.client.get(urls.branch(as_json=True)).json()["picks"]
-    assert (pick["name"], pick["branch"], pick["commit"]) == (MINE, "fast-ln", COMMIT)
-    found = api.client.get(urls.search(COMMIT[:7], as_json=True)).json()["items"]
-    assert urls.branch({"head": MINE}) in [item["url"] for item in found]
+    assert (pick["name"], pick["branch"], pick["commit"]) == (BRANCH_BUILD, "fast-ln", COMMIT)
+    results = api.client.get(urls.search(COMMIT[:7], as_json=True)).json()["items"]
+    assert urls.branch({"head": BRANCH_BUILD}) in [item["url"] for item in results]
 
 
 def urls_key(url: str) -> str:
