@@ -17,7 +17,7 @@ from gonogo.arithmetic.program import NOTHING_STORED, Program
 from gonogo.faults.changes import Fault
 from gonogo.faults.table import STORED, faults
 from gonogo.graph import Graph
-from gonogo.judgment.cells import Cells
+from gonogo.judgment.cells import FLOOR, Cells
 from gonogo.judgment.sample import Sample, some_groups
 
 SAMPLED = 2**13
@@ -33,12 +33,14 @@ class Limits:
     """The faults that would not be seen in an output.
 
     Attributes:
+        output: the output's name.
         unseen: the faults that leave each value within reach of rounding, by id: their sentences.
         factors: by the id of a fault with a fitted size, the least size that would be seen; inf if
             none of those tried would.
         tried: how many faults were tried.
     """
 
+    output: str
     unseen: Mapping[str, str]
     factors: Mapping[str, float]
     tried: int
@@ -49,12 +51,16 @@ class Limits:
         examples = ", ".join(list(self.unseen.values())[:SHOWN])
         sentence = f"{len(self.unseen)} of {self.tried} faults would not be seen"
         sentence += f", such as: {examples}" if examples else ""
-        return f"{sentence}; nor would factors below {1 + self.factor:.4g} everywhere."
+        return f"{sentence}; nor would a common factor below {1 + self.factor:.4g}."
 
     @property
     def factor(self) -> float:
-        """The largest of the least sizes of factors that would be seen."""
-        return max((size for size in self.factors.values() if size < np.inf), default=0.0)
+        """The least size of a factor of the output itself that would be seen, at most 1.
+
+        A factor of another value may be larger and stay unseen, where the output hardly depends on
+        it: then it moves the output by less than this.
+        """
+        return min(self.factors.get(f"factor:{self.output}", 0.0), float(SIZES[-1]))
 
     @property
     def has_fault(self) -> bool:
@@ -103,11 +109,11 @@ def detection_limits(
     tried = 0
     for fault in faults(graph, output):
         effect = sample.effect(fault)
-        if not effect.any():
+        if not (np.abs(effect) > FLOOR * np.abs(replay.values)).any():
             continue  # it computes the same: no fault on these inputs
         tried += 1
         if fault.is_fitted:
             factors[fault.id] = least_seen(fault)
         elif not is_seen(effect):
             unseen[fault.id] = fault.label
-    return Limits(unseen, factors, tried)
+    return Limits(output, unseen, factors, tried)

@@ -114,7 +114,7 @@ _ROWS = (
     Statistic("detection_limits",
         "what the verdict could not have seen ([below](#detection-limits))", kind=list[str]),
     Statistic("hides_fault", "whether one of these is a fault, and no other rounding", kind=bool),
-    Statistic("least_factor", "the size from which every common factor would have shown"),
+    Statistic("least_factor", "the size from which a common factor of the output would have shown"),
     Statistic("red_rate", "how often today's tolerance turns a right kernel red", "replay"),
     Statistic("advice", "a sentence on the tolerance to take", "replay", kind=str),
     Statistic("exact", "the comparison with the exact result, of exact inputs",
