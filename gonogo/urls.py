@@ -182,6 +182,11 @@ def form(path: str, given: Query) -> str:
     return path + _query(given)
 
 
+def news_seen(until: str) -> str:
+    """Return the endpoint that notes that a reader has seen the news until a moment."""
+    return f"{API}/news:seen" + _query({"at": until})
+
+
 def of_test(key: str, what: str, chosen: Query | None = None) -> str:
     """Return a part of the API's view of a test: "attribution", "changes" or "comparison"."""
     return f"{API}/tests/{_part(key)}/{what}" + _query(chosen or {})

@@ -17,13 +17,14 @@ from gonogo_service.hosts import door
 from gonogo_service.jobs.api import artifacts, diagnosis, events, imports, jobs
 from gonogo_service.kit import rooms
 from gonogo_service.kit.resource import Resource
+from gonogo_service.overview import api as news
 from gonogo_service.people import api as tokens
 from gonogo_service.people import audit_api as audit
 from gonogo_service.results import api as results
 from gonogo_service.schedules import api as schedules
 from gonogo_service.suites import api as suites
 from gonogo_service.suites import runs_api as runs
-from gonogo_service.tests.api import rejudgements, tests
+from gonogo_service.tests.api import rejudgements, tests, tolerances
 from gonogo_service.waivers import api as waivers
 from gonogo_service.webhooks import api as webhooks
 
@@ -45,6 +46,7 @@ def routers() -> list[APIRouter]:
         runs,
         schedules,
         rejudgements,
+        tolerances,
     )
     fleet_and_ci = (
         builds,
@@ -58,6 +60,7 @@ def routers() -> list[APIRouter]:
         hooks.ANSWERS,
         rules,
         audit,
+        news,
     )
     nouns = (*jobs_and_results, *tests_and_suites, *fleet_and_ci)
     named = [*(noun.router for noun in nouns), devices.workers_router]

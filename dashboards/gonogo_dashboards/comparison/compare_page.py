@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo.flakiness.classes import Class, RunSummary
 from gonogo.flakiness.gating import LABELS
+from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.comparison import compared_tests
 from gonogo_dashboards.comparison.compared_tests import TestLine
 from gonogo_dashboards.kit import build_cells, words
@@ -153,36 +154,37 @@ def view(session: Session, base: str, head: str, limit: int, now: datetime) -> C
     )
 
 
-def _ran(runs: Sequence[RunSummary | None]) -> list[Mapping[str, int]]:
-    """Return the seeds by verdict of each test that ran."""
-    return [run.counts for run in runs if run is not None and any(run.counts.values())]
+def _ran(runs: Sequence[RunSummary | None]) -> list[RunSummary]:
+    """Return the tests that ran."""
+    return [run for run in runs if run is not None and any(run.counts.values())]
 
 
-def _deltas(both: Sequence[Sequence[Mapping[str, int]]]) -> tuple[Delta, ...]:
+def _deltas(both: Sequence[Sequence[RunSummary]]) -> tuple[Delta, ...]:
     """Return the differences of base and head: the tests that have such a seed."""
 
-    def having(*verdicts: str) -> list[int]:
-        return [sum(any(map(seeds.get, verdicts)) for seeds in side) for side in both]
+    def having(*verdicts: Verdict) -> list[int]:
+        return [sum(run.of(*verdicts) > 0 for run in side) for side in both]
 
+    red = [sum(run.red + run.of(Verdict.fail_by_tolerance) > 0 for run in side) for side in both]
     return (
         Delta("Hollow", "pass_by_tolerance", *having(build_cells.HOLLOW)),
-        Delta("Red", "fail", *having(*build_cells.RED)),
+        Delta("Red", "fail", *red),
         Delta("Without a result", "error", *having(*build_cells.LOST)),
         Delta("Tests that ran", "not_judged", *map(len, both)),
     )
 
 
-def _bar(name: str, tests: Sequence[Mapping[str, int]]) -> SideBar:
+def _bar(name: str, tests: Sequence[RunSummary]) -> SideBar:
     parts = _parts(tests)
     text = ", ".join(f"{part.count:,} {part.label}" for part in parts) or "nothing ran"
     return SideBar(name, parts, sum(part.count for part in parts), text)
 
 
-def _parts(tests: Sequence[Mapping[str, int]]) -> tuple[Count, ...]:
+def _parts(tests: Sequence[RunSummary]) -> tuple[Count, ...]:
     """Return the parts of a bar: tests by worst verdict, those that are also hollow apart."""
-    verdicts = [(build_cells.verdict_of(seeds), seeds) for seeds in tests]
+    verdicts = [(build_cells.verdict_of(run.counts), run) for run in tests]
     hollow = build_cells.HOLLOW
-    numbers = Counter((one, bool(seeds.get(hollow)) and one != hollow) for one, seeds in verdicts)
+    numbers = Counter((one, run.of(hollow) > 0 and one != hollow) for one, run in verdicts)
     parts: list[Count] = []
     for verdict in words.ordered({verdict for verdict, _ in numbers}):
         looks = words.mark(verdict)

@@ -9,7 +9,6 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo.spec.executors import EMULATOR
 from gonogo.spec.verdicts import WORST_FIRST
 from gonogo_dashboards.kit import axis_events
 from gonogo_dashboards.kit.axis_events import AxisEvent
@@ -112,12 +111,14 @@ class Glance:
     summary: str
 
 
-def glance(session: Session, tests: int, columns: int) -> Glance:
-    """Return a compact matrix: the `tests` that need attention most by the last builds."""
-    known = matrices.builds(session)
-    if not known:
+def glance(session: Session, known: Sequence[BuildRecord], tests: int, columns: int) -> Glance:
+    """Return a compact matrix: the `tests` that need attention most by the last builds.
+
+    known: matrices.builds.
+    """
+    branch = matrices.main_branch(known)
+    if branch is None:
         return Glance(None, (), (), "")
-    branch = _branch(known)
     shown = [build for build in reversed(known) if build.branch == branch][:columns]
     place = Place([build.name for build in shown], branch)
     rows = rows_of(session, test_list.worst(session, branch, tests), place)
@@ -141,7 +142,7 @@ def read(
     address = {**given, "builds": str(columns) if columns != BUILDS else ""}
     known = matrices.builds(session)
     branches = tuple(dict.fromkeys(build.branch for build in known))
-    branch = given.get("branch") or (_branch(known) if known else None)
+    branch = given.get("branch") or matrices.main_branch(known)
     ordered = [build for build in reversed(known) if build.branch == branch]
     names = [build.name for build in ordered]
     first = names.index(given["until"]) if given.get("until") in names else 0
@@ -188,8 +189,3 @@ def _events(
     changes = axis_changes.of_builds(session, in_order, {row.test for row in rows})
     events = reversed(axis_events.of_builds(changes, in_order))
     return tuple(replace(event, place=len(names) - 1 - event.place) for event in events)
-
-
-def _branch(known: Sequence[BuildRecord]) -> str:
-    """Return the branch of the newest job; the emulator's builds, which are no series, are last."""
-    return max(known, key=lambda build: (build.branch != EMULATOR, build.newest_job)).branch

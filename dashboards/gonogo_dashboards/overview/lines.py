@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gonogo import urls
@@ -15,6 +15,7 @@ from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.overview.numbers import NumberLine
 from gonogo_service.flags.attention import Night, OpenFlags, RedJob
 from gonogo_service.jobs.queue_estimate import QueueStatus
+from gonogo_service.overview.news import News
 from gonogo_service.tests.standings import Kind
 from gonogo_service.tests.variants import Variant
 
@@ -77,6 +78,25 @@ def flag_kinds(kinds: Sequence[OpenFlags], entries: Mapping[str, str]) -> tuple[
         FlagKindLine(flags.kind, flags.count, flags.gone, tuple(items.get(flags.kind, ())))
         for flags in kinds
     )
+
+
+def labeled(news: News, entries: Mapping[str, str]) -> News:
+    """Return the news with the labels of tests; entries: suites' names for their tests."""
+    tests = [one for topic in news.topics for one in topic.items if one.canonical is not None]
+    listed = [
+        Listed(
+            one.canonical or {}, entries.get(one.test_key or ""), place={"board": one.board or ""}
+        )
+        for one in tests
+    ]
+    names = {id(one): label for one, label in zip(tests, labels(listed), strict=True)}
+    topics = [
+        replace(
+            topic, items=[replace(one, name=names.get(id(one), one.name)) for one in topic.items]
+        )
+        for topic in news.topics
+    ]
+    return replace(news, topics=topics)
 
 
 def last_night(night: Night) -> NightView:

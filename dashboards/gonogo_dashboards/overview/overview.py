@@ -35,13 +35,17 @@ from gonogo_service.jobs import queue_estimate
 from gonogo_service.jobs.queue_estimate import QueueStatus
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.states import FINAL_JOB
-from gonogo_service.overview import latest
+from gonogo_service.kit.principals import LOCAL, Principal
+from gonogo_service.overview import latest, news
+from gonogo_service.overview.news import News
 from gonogo_service.results import tallies
-from gonogo_service.tests import axis_changes, entry_names, recent_days, standings
+from gonogo_service.tests import axis_changes, entry_names, matrices, recent_days, standings
 from gonogo_service.tests.axis_changes import DatedAnnotation
 from gonogo_service.tests.standings import Kind
 from gonogo_service.webhooks import store as webhooks
 
+EACH_TOPIC = 5
+"""News shown per topic; a link leads to the others."""
 EACH_KIND = 3
 """Flags shown per kind; a link leads to the others."""
 DAYS = "30d"
@@ -66,6 +70,7 @@ class OverviewView:
     Only `all_clear` means that no test is hollow, red, flaky or without a result.
     """
 
+    news: News
     numbers: tuple[NumberLine, ...]
     needs: tuple[Need, ...]
     calm: str
@@ -98,15 +103,20 @@ def overview(
     now: datetime,
     timeout_s: float,
     query: Mapping[str, str] | None = None,
+    who: Principal = LOCAL,
 ) -> OverviewView:
-    """Return the overview; `memory` is reused between calls.
+    """Return the overview for a reader; `memory` is reused between calls.
 
     A device or worker without a heartbeat for `timeout_s` is offline.
     """
     open_jobs = latest.open_jobs(session, RUNNING)
     ended_jobs = latest.latest_jobs(session, FINAL_JOB, RECENT)
     unseen, acknowledged = attention.open_flags(session, latest=EACH_KIND)
+    builds = matrices.builds(session)
+    tests = standings.by_day(session, memory.tests, days=numbers.SHOWN, now=now)
+    since = news.read(session, who, builds, tests[-1][1], memory.tests, now, EACH_TOPIC)
     keys = {job.test_key for job in (*open_jobs, *ended_jobs)}
+    keys |= {one.test_key for topic in since.topics for one in topic.items if one.test_key}
     keys |= {shown_flag.flag.test_key for kind in unseen for shown_flag in kind.latest}
     entries = entry_names.latest(session, keys)
     running, recent = (
@@ -128,7 +138,6 @@ def overview(
     )
     start = min(period.since or now, now - timedelta(days=numbers.SHOWN))
     changes = axis_changes.since(session, start)
-    tests = standings.by_day(session, memory.tests, days=numbers.SHOWN, now=now)
     of_tests = numbers.of_tests(tests, _by_day(changes, [day for day, _ in tests]))
     sick = history.sick_by_day(session, days=numbers.SHOWN, now=now)
     known = [f"{line.value:,} {line.name}" for line in of_tests if line.value]
@@ -145,11 +154,12 @@ def overview(
     shown = period.days or 30
     seeds = days.days(recent_days.read(memory.totals, count, Counter, days=shown, now=now))
     return OverviewView(
+        news=lines.labeled(since, entries),
         numbers=(*of_tests, numbers.of_devices(strip, sick)),
         needs=needs,
         calm="" if needs else lines.calm(night, strip, acknowledged, known),
         all_clear=not needs and not known,
-        glance=matrix_page.glance(session, TESTS, BUILDS),
+        glance=matrix_page.glance(session, builds, TESTS, BUILDS),
         flags=flags,
         acknowledged=acknowledged,
         night=night,

@@ -11,6 +11,8 @@ from gonogo import urls
 from gonogo_dashboards.kit.navigation import Entry
 from gonogo_dashboards.kit.site import Site
 from gonogo_dashboards.overview import overview
+from gonogo_service.kit.answers import principal_of
+from gonogo_service.kit.principals import LOCAL
 
 NAVIGATION = (Entry("overview", "Overview", urls.OVERVIEW, "Results", 1),)
 
@@ -21,7 +23,8 @@ def add(site: Site) -> None:
     patience = site.context.settings.heartbeat_timeout_s
 
     def read(session: Session, request: Request, now: datetime) -> overview.OverviewView:
-        return overview.overview(session, memory, now, patience, request.query_params)
+        who = principal_of(request) or LOCAL
+        return overview.overview(session, memory, now, patience, request.query_params, who)
 
     site.add(
         urls.OVERVIEW,

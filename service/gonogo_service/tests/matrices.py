@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Select, exists, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from gonogo.flakiness.grades import Sharpness, Stability
+from gonogo.spec.executors import EMULATOR
 from gonogo_service.jobs.model import JobLabelRow, JobRow
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.states import JobKind
@@ -34,6 +35,7 @@ class BuildRecord(NamedTuple):
     sequence: int
     name: str
     newest_job: str
+    first_job: str
 
 
 class Place(NamedTuple):
@@ -54,7 +56,7 @@ class Place(NamedTuple):
 def builds(session: Session) -> list[BuildRecord]:
     """Return every build that jobs were submitted for, by branch, sequence and name.
 
-    It takes one index lookup per build.
+    It takes two index lookups per build.
     """
     return sorted(BuildRecord(*row) for row in session.execute(_builds()))
 
@@ -67,8 +69,15 @@ def _builds() -> Select[*tuple[Any, ...]]:
     ran = ran.union_all(select(step).where(ran.c.name.is_not(None)))
     of_build = after.build == ran.c.name, after.kind == JobKind.seeds
     newest = select(after.id).where(*of_build).order_by(after.id.desc()).limit(1)
-    columns = JobRow.branch, JobRow.build_sequence, JobRow.build, JobRow.id
+    first = select(after.id).where(*of_build).order_by(after.id).limit(1).scalar_subquery()
+    columns = JobRow.branch, JobRow.build_sequence, JobRow.build, JobRow.id, first
     return select(*columns).join(ran, JobRow.id == newest.scalar_subquery())
+
+
+def main_branch(known: Collection[BuildRecord]) -> str | None:
+    """Return the branch of the newest job; the emulator's builds, which are no series, are last."""
+    newest = max(known, key=lambda one: (one.branch != EMULATOR, one.newest_job), default=None)
+    return None if newest is None else newest.branch
 
 
 def suites(session: Session, limit: int = 100) -> list[str]:
