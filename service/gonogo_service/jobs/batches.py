@@ -83,8 +83,7 @@ def store(
         closing.end_chunk(session, job, chunk, ChunkState.done, now=now)
     session.flush()
     if batch.rows and kind_of(job).on_devices:
-        device = attempt.device or batch.rows[0].get("device")
-        periods.record_seeds(session, device, len(batch), now=now)
+        periods.record_seeds(session, attempt.device, len(batch), now=now)
     return job.id
 
 

@@ -213,6 +213,7 @@ def test_the_schedule_is_the_contracts_with_a_little_jitter() -> None:
         ("999999999999", 86400),
         (format_datetime(NOW + timedelta(minutes=10), usegmt=True), 600),
         (format_datetime(NOW - timedelta(days=3), usegmt=True), 0),
+        ((NOW + timedelta(minutes=10)).strftime("%d %b %Y %H:%M:%S -0000"), 600),
         ("soon", None),
         ("-5", None),
         ("", None),
