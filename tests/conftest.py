@@ -17,6 +17,7 @@ from hypothesis import settings as hypothesis_settings
 from sqlalchemy import Engine, make_url
 
 import example_packages
+import gonogo.settings
 import migrated_files
 import postgres_databases
 import shared_statements
@@ -26,39 +27,17 @@ from gonogo_service.kit.database.engine import make_engine
 from gonogo_service.operate import schema
 from servers import Missing, PostgresServer, RedisServer, running
 
+SLOW: Any = {"deadline": None, "database": None, "suppress_health_check": [HealthCheck.too_slow]}
 # the same examples in every run: CI fails by a change, never by chance
-hypothesis_settings.register_profile(
-    "gonogo",
-    derandomize=True,
-    deadline=None,
-    database=None,
-    max_examples=50,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-# `make explore`: pytest --hypothesis-profile=nightly
-hypothesis_settings.register_profile(
-    "nightly",
-    deadline=None,
-    database=None,
-    derandomize=False,  # hypothesis would fix the examples wherever CI is set
-    max_examples=500,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-# `make fuzz`: pytest --hypothesis-profile=fuzz
-hypothesis_settings.register_profile(
-    "fuzz",
-    deadline=None,
-    database=None,
-    derandomize=False,
-    max_examples=20_000,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+hypothesis_settings.register_profile("gonogo", derandomize=True, max_examples=50, **SLOW)
+# `make explore`; hypothesis would fix the examples wherever CI is set
+NEW: Any = {"derandomize": False, "print_blob": True, **SLOW}
+hypothesis_settings.register_profile("nightly", max_examples=500, **NEW)
+# `make fuzz`
+hypothesis_settings.register_profile("fuzz", max_examples=20_000, **NEW)
 hypothesis_settings.load_profile("gonogo")
 
-REQUIRED = {
-    part.strip() for part in os.environ.get("GONOGO_REQUIRE", "").split(",") if part.strip()
-}
+REQUIRED = {part.strip() for part in os.environ.get("GONOGO_REQUIRE", "").split(",")} - {""}
 
 
 # Collecting makes millions of objects that stay. The garbage collector looks at them again and
@@ -156,9 +135,7 @@ def pytest_runtest_makereport(
         part = reason.removeprefix("Skipped: ").split(":")[0].strip().lower()
         if part in REQUIRED:
             report.outcome = "failed"
-            report.longrepr = (
-                f"{part} is named in GONOGO_REQUIRE, so this may not be skipped: {reason}"
-            )
+            report.longrepr = f"{part} is in GONOGO_REQUIRE, so this may not be skipped: {reason}"
     return report
 
 
@@ -179,16 +156,10 @@ def examples_installed(example_site: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 @pytest.fixture(autouse=True)
 def _clean_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Remove GONOGO_ variables: neither the caller's shell nor an earlier test sets a test's
-    settings."""
-    import gonogo.settings
-
-    for name in [
-        name
-        for name in os.environ
-        if name.startswith("GONOGO_") and name not in gonogo.settings.OUTSIDE_VARIABLES
-    ]:
-        monkeypatch.delenv(name)
+    """Neither the caller's shell nor an earlier test sets a test's settings."""
+    for name in os.environ.keys() - gonogo.settings.OUTSIDE_VARIABLES.keys():
+        if name.startswith("GONOGO_"):
+            monkeypatch.delenv(name)
     gonogo.settings.load.cache_clear()
     yield
     gonogo.settings.load.cache_clear()
@@ -216,11 +187,9 @@ def redis_server() -> Iterator[RedisServer]:
 
 @pytest.fixture
 def redis_url(request: pytest.FixtureRequest) -> str:
-    """URL of an empty Redis database: GONOGO_TEST_BROKER_URL, else this test process's own
-    server."""
-    url = os.environ.get("GONOGO_TEST_BROKER_URL") or str(
-        request.getfixturevalue("redis_server").url
-    )
+    """URL of an empty Redis database."""
+    given = os.environ.get("GONOGO_TEST_BROKER_URL")
+    url = given or str(request.getfixturevalue("redis_server").url)
     with redis.Redis.from_url(url) as client:
         client.flushdb()
     return url
@@ -240,17 +209,14 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def postgres_admin(request: pytest.FixtureRequest) -> str:
-    """URL of the server on which databases are made: GONOGO_TEST_DATABASE_URL, else this test
-    process's server."""
-    return os.environ.get("GONOGO_TEST_DATABASE_URL") or str(
-        request.getfixturevalue("postgres_server").url()
-    )
+    """URL of the server on which databases are made."""
+    given = os.environ.get("GONOGO_TEST_DATABASE_URL")
+    return given or str(request.getfixturevalue("postgres_server").url())
 
 
 @pytest.fixture(scope="session")
 def postgres_template(postgres_admin: str) -> Iterator[str]:
-    """Name of a migrated database that tests get copies of: migrating takes ten times as long as
-    copying."""
+    """Name of a migrated database: migrating takes ten times as long as copying."""
     with postgres_databases.fresh(postgres_admin) as (url, name):
         _migrate(url)
         yield name
@@ -345,21 +311,18 @@ def empty_database_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def database_url(request: pytest.FixtureRequest) -> str:
-    """URL of a database with our tables and nothing in them: the test runs once on SQLite and once
-    on PostgreSQL."""
+    """URL of a database with our empty tables: the test runs on SQLite and on PostgreSQL."""
     return str(request.getfixturevalue(f"migrated_{request.param}_url"))
 
 
 @pytest.fixture
 def lite_database_url(request: pytest.FixtureRequest) -> str:
-    """URL of an SQLite database with our tables and nothing in it; of each database where the test
-    says BOTH (database_params.py)."""
+    """URL of an SQLite database with our empty tables, or of both (database_params.py)."""
     return str(request.getfixturevalue(f"migrated_{getattr(request, 'param', 'sqlite')}_url"))
 
 
 @pytest.fixture
 def engine(database_url: str) -> Iterator[Engine]:
-    """An engine connected to `database_url`."""
     database_engine = make_engine(database_url)
     yield database_engine
     database_engine.dispose()

@@ -1,4 +1,5 @@
-"""Validate each JSON answer of the API that a test gets against the OpenAPI document."""
+"""Validate each JSON answer of the API that a test gets against the OpenAPI document, and the type
+of each problem against the table of docs/errors.md."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from gonogo.kernels.registry import KERNELS
 from gonogo.settings import Settings
 from gonogo_service.app import create_app
 from gonogo_service.kit import problems
+from gonogo_service.kit.problem_types import PROBLEM_TYPES
 from gonogo_service.operate import health_api as health
 from gonogo_service.routers import routers
 
@@ -38,6 +40,9 @@ def check(response: httpx.Response) -> None:
     if not response.content:
         return
     path, method = operation
+    if media_type == PROBLEM:
+        name = response.json()["type"].removeprefix(problems.TYPE_PREFIX)
+        assert response.status_code in PROBLEM_TYPES[name].statuses, f"docs/errors.md: {name}"
     status = "default" if media_type == PROBLEM else str(response.status_code)
     validator = _validator(path, method, status, media_type, tuple(KERNELS))
     texts = response.text.splitlines() if media_type == NDJSON else [response.text]

@@ -284,7 +284,9 @@ def unpacked(content: bytes, encoding: str) -> dict[str, Any]:
             with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
                 content = file.read(MAX_BYTES + 1)
             if len(content) > MAX_BYTES:
-                raise Problem(413, f"The body unpacks to more than {MAX_BYTES} bytes.")
+                raise Problem(
+                    413, f"The body unpacks to more than {MAX_BYTES} bytes.", slug="body-too-large"
+                )
         body = json.loads(content, parse_constant=_no_constant)
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as problem:
         raise Problem(400, f"The body is no JSON object: {str(problem)[:200]}") from None
