@@ -47,11 +47,8 @@ def work_off(core: BackgroundContext) -> int:
     while chosen := core.reading(lambda session: chunks.choose(session, QUEUE, 50)):
         core.session(lambda session, ids=chosen: dispatching.dispatch(session, ids, now=utcnow()))
         for item in core.session(lambda session: hand_out(session, now=utcnow())):
-            body = json.loads(json.dumps(item.message))
-            _run(
-                core,
-                Chunk.parse(body, max_elements=core.settings.max_elements, seed_deadline_s=60.0),
-            )
+            body, limit = json.loads(json.dumps(item.message)), core.settings.max_elements
+            _run(core, Chunk.parse(body, max_elements=limit, seed_deadline_s=60.0))
             done += 1
     while Assessor(core).run_once():
         pass
@@ -74,9 +71,8 @@ def _run(core: BackgroundContext, chunk: Chunk) -> None:
     for seed, repeat in chunk.work:
         raw, given, outputs = _kernel(chunk.test, chunk, seed, position)
         judgement = judge(chunk.test, raw, given, outputs, arithmetic="tt-train")
-        results.append(
-            rows.judged((seed, repeat), rows.Place(DEVICE, host_run, position), 1.0, judgement)
-        )
+        place = rows.Place(DEVICE, host_run, position)
+        results.append(rows.judged((seed, repeat), place, 1.0, judgement))
         position += 1
     sent = {"outcome": "done", "sent": [list(pair) for pair in chunk.work], "batches": 1}
     core.session(

@@ -74,16 +74,8 @@ def night(
     """A finished job: `red` are the seeds outside the tolerance; equal `bits` are equal outputs
     (without: those of the build). device_s: the seconds a seed, give or take a percent."""
     numbers = list(seeds)
-    job = submit(
-        session,
-        numbers,
-        test=test,
-        build=build,
-        sequence=sequence,
-        branch=branch,
-        context=context,
-        board=board,
-    )
+    place = {"branch": branch, "context": context, "board": board}
+    job = submit(session, numbers, test=test, build=build, sequence=sequence, **place)
     position = 0 if context == "isolated" else len(context["before"])
     outside = set(red)
     rows = [

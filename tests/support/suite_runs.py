@@ -35,14 +35,9 @@ def finish(session: Session, job_id: str, *, wrong: bool = False, within: bool =
     job = jobs.get(session, job_id)
     assert job is not None
     first, _ = commands.first_seeds(job)
-    stored_jobs.report(
-        session,
-        job_id,
-        [
-            stored_jobs.row(first + number, wrong=wrong, within=within)
-            for number in range(job.total)
-        ],
-    )
+    seeds = range(first, first + job.total)
+    rows = [stored_jobs.row(seed, wrong=wrong, within=within) for seed in seeds]
+    stored_jobs.report(session, job_id, rows)
     stored_jobs.finish(session, job_id)
 
 

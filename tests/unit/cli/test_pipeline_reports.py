@@ -94,33 +94,17 @@ def test_each_test_of_a_suite_has_its_line(tmp_path: Path) -> None:
 
 
 def remark(number: int, **changes: Any) -> Remark:
-    fields: dict[str, Any] = {
-        "name": f"test {number}: a, b 100%",
-        "label": "New failure",
-        "sentence": "It is red, and base isn't.",
-        "words": "4 of 4 <b>red</b>\x01",
-        "level": "failure",
-        "code": 1,
-        "file": "tests/numerics.yaml",
-        "line": 3,
-        "url": "https://gonogo.example.org/jobs/1",
-        "check": "gonogo check --shape 1,2",
-    }
-    return Remark(**{**fields, **changes})
+    about = {"name": f"test {number}: a, b 100%", "label": "New failure", "level": "failure"}
+    text = {"sentence": "It is red, and base isn't.", "words": "4 of 4 <b>red</b>\x01"}
+    place = {"file": "tests/numerics.yaml", "line": 3, "url": "https://gonogo.example.org/jobs/1"}
+    fields: dict[str, Any] = {**about, **text, **place, "check": "gonogo check --shape 1,2"}
+    return Remark(**{**fields, "code": 1, **changes})
 
 
 def outcome(*remarks: Remark, **changes: Any) -> Outcome:
-    fields: dict[str, Any] = {
-        "code": 1,
-        "title": "Blocked: 12 new failures",
-        "note": None,
-        "words": "12 new failures",
-        "suite": "numerics",
-        "run": "r",
-        "build": "head",
-        "base": "base",
-        "url": "https://gonogo.example.org/compare",
-    }
+    text = {"title": "Blocked: 12 new failures", "note": None, "words": "12 new failures"}
+    place = {"suite": "numerics", "run": "r", "build": "head", "base": "base"}
+    fields: dict[str, Any] = {**text, **place, "code": 1, "url": "https://gonogo.example.org/c"}
     return Outcome(remarks=remarks, **{**fields, **changes})
 
 

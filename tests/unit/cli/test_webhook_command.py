@@ -34,13 +34,7 @@ def test_a_message_is_verified_or_not(
         "--signature": Webhook(secret).sign("m1", now, BODY),
         "--secret": secret,
     }
-    done = CliRunner().invoke(
-        app,
-        [
-            "verify",
-            str(tmp_path / "body"),
-            *(word for pair in (words | changed).items() for word in pair),
-        ],
-    )
+    options = [word for pair in (words | changed).items() for word in pair]
+    done = CliRunner().invoke(app, ["verify", str(tmp_path / "body"), *options])
     assert done.exit_code == code, done.output
     assert expected_output in done.output
