@@ -77,6 +77,16 @@ class Api:
                 + issue_token(session, name, scopes, keys=self.context.keys)
             }
 
+    def browser(
+        self, *scopes: str, base_url: str = "http://localhost"
+    ) -> tuple[TestClient, dict[str, str]]:
+        """A browser that has logged in, and the header that its pages send with a change."""
+        client = self.visitor(base_url=base_url)
+        token = self.token(*scopes)["Authorization"].removeprefix("Bearer ")
+        assert client.post("/login", data={"token": token}).status_code == 303
+        page = client.get("/jobs").text
+        return client, {"X-CSRF-Token": page.split('name="csrf-token" content="')[1].split('"')[0]}
+
     def rows(self) -> dict[str, int]:
         """How many rows each table has; not the leases of its processes."""
         with self.context.reading() as session:
@@ -163,3 +173,13 @@ def events_of(lines: Iterator[str]) -> Iterator[dict[str, str]]:
         else:
             name, _, value = line.partition(":")
             message[name or "comment"] = value.strip()
+
+
+def bearer(text: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {text}"}
+
+
+def refusal(answer: httpx.Response) -> tuple[int, str | None]:
+    """The status of a refused request, and the field that its problem document names."""
+    assert answer.headers["content-type"] == "application/problem+json", answer.text
+    return answer.status_code, answer.json().get("field")

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+import asyncio
+import threading
+from typing import Any
 
 import pytest
+from pydantic import SecretStr
 from sqlalchemy import text
 
+import event_loop
 import stored_jobs
 from api import Api, TestClient, in_process, make_settings
+from gonogo.settings import Settings
 from gonogo_service import app as application
 from gonogo_service.app import create_app
+from gonogo_service.background.deliver import make_deliver
+from gonogo_service.background.process import create_background
+from gonogo_service.kit.problems import Problem
 from gonogo_service.operate import metrics, readiness, schema
+from gonogo_service.operate.readiness import Readiness, Ready
+from running_service import until
 from servers import PostgresServer, RedisServer
 
 
@@ -36,8 +42,8 @@ def metric(api: Api, name: str) -> float:
     )
 
 
-def test_ready_means_database_schema_and_broker(database_url: str, redis_url: str) -> None:
-    with in_process(database_url, broker_url=redis_url) as api:
+def test_ready_means_database_schema_and_broker(migrated_sqlite_url: str, redis_url: str) -> None:
+    with in_process(migrated_sqlite_url, broker_url=redis_url) as api:
         assert api.client.get("/healthz").json() == {"status": "ok"}
         assert api.client.get("/readyz").json() == {
             "database": "ok",
@@ -47,9 +53,9 @@ def test_ready_means_database_schema_and_broker(database_url: str, redis_url: st
 
 
 def test_an_unmigrated_or_older_database_is_not_ready_a_newer_one_is(
-    empty_database_url: str, redis_url: str
+    sqlite_url: str, redis_url: str
 ) -> None:
-    app = create_app(make_settings(empty_database_url, broker_url=redis_url))
+    app = create_app(make_settings(sqlite_url, broker_url=redis_url))
     with TestClient(app, base_url="http://localhost", client=("127.0.0.1", 1)) as client:
         answer = client.get("/readyz")
         assert answer.status_code == 503
@@ -62,15 +68,6 @@ def test_an_unmigrated_or_older_database_is_not_ready_a_newer_one_is(
                 text("UPDATE alembic_version SET version_num = 'of the next release'")
             )
         assert client.get("/readyz").json()["schema"] == "ahead"
-
-
-def test_two_apps_of_the_same_settings_share_nothing(sqlite_url: str) -> None:
-    settings = make_settings(sqlite_url)
-    one, other = (create_app(settings).state.context for _ in range(2))
-    one.hub.close()
-    assert (one is other, one.engine is other.engine, one.hub is other.hub) == (False, False, False)
-    for context in (one, other):
-        context.engine.dispose()
 
 
 def test_a_dead_broker_is_named_and_comes_back(sqlite_url: str, private_redis: RedisServer) -> None:
@@ -114,96 +111,104 @@ def test_a_database_whose_schema_is_locked_is_not_ready(
         assert api.client.get("/readyz").status_code == 200
 
 
-def test_metrics_tell_the_state_of_the_service(database_url: str) -> None:
-    with in_process(database_url) as api:
-        with api.context.session() as session:
-            stored_jobs.finished(session)
-        assert metric(api, 'gonogo_jobs{state="finished"}') == 1
-        assert metric(api, 'gonogo_seeds{verdict="pass_by_tolerance"}') == 8
-        assert metric(api, 'gonogo_flags{kind="passes_by_tolerance"}') == 1
-        assert metric(api, "gonogo_ingest_lag_seconds") == 0
-        api.submit()
-        assert metric(api, 'gonogo_jobs{state="queued"}') == 1
-        assert metric(api, 'gonogo_chunks{queue="emulator.wormhole.n150",state="waiting"}') == 1
-        assert 0 <= metric(api, 'gonogo_queue_age_seconds{queue="emulator.wormhole.n150"}') < 60
-        assert metric(api, 'gonogo_workers{state="idle"}') == 0
-        assert (
-            metric(
-                api, 'gonogo_http_requests_total{method="POST",route="/api/v1/jobs",status="202"}'
-            )
-            == 1
-        )
+def test_metrics_tell_the_state_of_the_service(api: Api) -> None:
+    with api.context.session() as session:
+        stored_jobs.finished(session)
+    api.submit()
+    queue, requests = "emulator.wormhole.n150", "gonogo_http_requests_total{method="
+    for number in range(5):
+        api.client.get(f"/api/v1/jobs/{number}")
+        api.client.get(f"/nothing/{number}")
+    for name, value in {
+        'gonogo_jobs{state="finished"}': 1,
+        'gonogo_jobs{state="queued"}': 1,
+        'gonogo_seeds{verdict="pass_by_tolerance"}': 8,
+        'gonogo_flags{kind="passes_by_tolerance"}': 1,
+        "gonogo_ingest_lag_seconds": 0,
+        f'gonogo_chunks{{queue="{queue}",state="waiting"}}': 1,
+        'gonogo_workers{state="idle"}': 0,
+        f'{requests}"POST",route="/api/v1/jobs",status="202"}}': 1,
+        # one series for all jobs, and one for all that is not there
+        f'{requests}"GET",route="/api/v1/jobs/{{job_id}}",status="404"}}': 5,
+        f'{requests}"GET",route="unmatched",status="404"}}': 5,
+    }.items():
+        assert metric(api, name) == value, name
+    assert 0 <= metric(api, f'gonogo_queue_age_seconds{{queue="{queue}"}}') < 60
 
 
-def test_scrapes_at_the_same_time_share_one_read(
-    migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(metrics, "MAX_AGE_S", 60.0)
-    with in_process(migrated_sqlite_url) as api, api.context.reading() as session:
-        state = metrics.read(session, heartbeat_timeout_s=30.0) | metrics.totals(session)
-    reads = []
+def test_probes_share_a_check_and_a_failure_is_never_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readiness, "KEPT_S", 60.0)
+    ready, gone = Ready("ok", "head", "ok"), OSError("gone")
+    outcomes: list[Ready | OSError] = [gone, gone, ready]
 
-    def read() -> metrics.State:
-        reads.append(1)
-        time.sleep(0.2)
-        return state
+    def check() -> Ready:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, OSError):
+            raise outcome
+        return outcome
 
-    shared = metrics.Metrics(read, dict, lambda: 0)
-    with ThreadPoolExecutor(4) as pool:
-        scrapes = [pool.submit(shared.expose) for _ in range(4)]
-    assert {b"gonogo_jobs" in scrape.result() for scrape in scrapes} == {True}
-    assert len(reads) == 1
+    async def play() -> None:
+        parts = Readiness(check)
+        for _ in range(2):
+            with pytest.raises(OSError, match="gone"):
+                await parts.state()
+        assert await asyncio.gather(*(parts.state() for _ in range(3))) == [ready] * 3
 
-
-def test_metrics_have_one_series_for_all_jobs_and_for_all_that_is_not_there(
-    sqlite_url: str,
-) -> None:
-    with in_process(sqlite_url) as api:
-        for number in range(5):
-            api.client.get(f"/api/v1/jobs/{number}")
-            api.client.get(f"/nothing/{number}")
-        assert (
-            metric(
-                api,
-                'gonogo_http_requests_total{method="GET",route="/api/v1/jobs/{job_id}",status="404"}',
-            )
-            == 5
-        )
-        assert (
-            metric(api, 'gonogo_http_requests_total{method="GET",route="unmatched",status="404"}')
-            == 5
-        )
+    event_loop.run(play())
 
 
-def test_the_api_process_loads_neither_numba_nor_scipy(tmp_path: Path) -> None:
-    code = (
-        "import sys\n"
-        "from gonogo.settings import Settings\n"
-        "from gonogo_service.app import create_app\n"
-        f"app = create_app(Settings(database_url='sqlite:///{tmp_path}/x.sqlite', embedded=True))\n"
-        "app.openapi()\n"
-        "from gonogo_service.jobs.bodies import JobIn\n"
-        "from gonogo_service.jobs import submission\n"
-        "from gonogo_service.operate import schema\n"
-        "context = app.state.context\n"
-        "schema.upgrade(context.engine)\n"
-        "test = {'kernel': 'layernorm_bw', 'shape': [32, 32]}\n"
-        "body = JobIn(test=test, build='correct', seeds=[1])\n"
-        "with context.session() as session:\n"
-        "    submission.submit(session, body, context.settings, 'x')\n"
-        "print(sorted({'numba', 'scipy', 'llvmlite'} & set(sys.modules)))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip().splitlines()[-1] == "[]"
+def test_a_check_that_never_ends_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readiness, "PATIENCE_S", 0.0)
+    go, checks = threading.Event(), []
+
+    def frozen() -> Ready:
+        checks.append(1)
+        go.wait()
+        return Ready("ok", "head", "ok")
+
+    async def play() -> None:
+        parts = Readiness(frozen)
+        for _ in range(2):
+            with pytest.raises(Problem, match="did not answer within 0 s"):
+                await asyncio.wait_for(parts.state(), 10)
+        go.set()
+
+    event_loop.run(play())
+    until(lambda: checks, what="the check")
+    assert len(checks) == 1  # no second thread waits beside the first
 
 
 @pytest.mark.parametrize(
     ("changes", "variable"),
     [
-        ({"database_url": None}, "GONOGO_DATABASE_URL"),
-        ({"secret_key": None, "embedded": False}, "GONOGO_SECRET_KEY"),
+        ({"database_url": None}, "DATABASE_URL"),
+        ({"secret_key": None, "embedded": False}, "SECRET_KEY"),
     ],
 )
-def test_what_must_be_set_is_said_at_the_start(changes: dict[str, object], variable: str) -> None:
-    with pytest.raises(ValueError, match=variable):
-        create_app(make_settings(**{"database_url": "sqlite://", **changes}))  # type: ignore[arg-type]
+def test_what_must_be_set_is_said_at_the_start(changes: dict[str, Any], variable: str) -> None:
+    with pytest.raises(ValueError, match=f"GONOGO_{variable}"):
+        create_app(make_settings(**{"database_url": "sqlite://", **changes}))
+    with pytest.raises(ValueError, match="GONOGO_BROKER_URL, GONOGO_SECRET_KEY"):
+        create_background(Settings(database_url="sqlite:///x"), threading.Event())
+
+
+@pytest.mark.parametrize(
+    ("settings", "clients"),
+    [
+        ({}, 0),
+        ({"github_token": SecretStr("ghp_token")}, 2),
+        ({"github_app_id": "17", "github_app_key": SecretStr("no key")}, 0),
+    ],
+)
+def test_a_wrong_key_of_github_keeps_the_background_from_nothing_else(
+    settings: dict[str, Any], clients: int
+) -> None:
+    urls = {"database_url": "sqlite:///nowhere/x.sqlite", "broker_url": "redis://127.0.0.1:1/0"}
+    secret = SecretStr("w" * 40)
+    background = create_background(
+        Settings(**urls, secret_key=secret, **settings), threading.Event()
+    )
+    assert len(background.roles) == 8
+    assert len(make_deliver(background.context).clients) == clients
+    background.context.stop.set()
+    background.run()  # it was asked to stop before the database was there

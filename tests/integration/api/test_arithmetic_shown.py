@@ -13,8 +13,6 @@ import pytest
 import nightly_history
 import stored_jobs
 from api import Api, in_process, on_port
-from database_params import BOTH
-from gonogo import urls
 from gonogo.cli.app import load
 from rows_of_layernorm import CHANGE, INSIDE, LIMIT, STORED, TEST, row
 from stored_histories import world
@@ -24,7 +22,7 @@ BASE, HEAD = "b1", "b2"
 
 @pytest.fixture
 def api(lite_database_url: str) -> Iterator[Api]:
-    """A service with two builds of a branch; the second one stores x^ in bf16."""
+    """Two builds of a branch; the second one stores x^ in bf16."""
     with world(lite_database_url) as here:
         for sequence, build in enumerate((BASE, HEAD), 1):
             rows = [row(seed, stores=build == HEAD) for seed in range(4)]
@@ -39,14 +37,23 @@ def job_of(api: Api, build: str) -> str:
     return str(job["id"])
 
 
-def test_the_api_has_the_arithmetic_and_what_no_seed_could_have_seen(api: Api) -> None:
-    (of_y,) = api.get(f"/jobs/{job_of(api, HEAD)}")["arithmetic"]
+def test_a_verdict_is_shown_with_its_arithmetic_and_what_no_seed_could_have_seen(api: Api) -> None:
+    job = job_of(api, HEAD)
+    of_y, key = api.get(f"/jobs/{job}")["arithmetic"][0], api.get(f"/jobs/{job}")["test_key"]
     assert (of_y["output"], of_y["arithmetic"], of_y["seeds"]) == ("y", STORED, 4)
     assert of_y["detection_limits"] == [LIMIT]
     assert of_y["words"] == f"arithmetic of y: {STORED}; couldn't have seen: {LIMIT}"
+    for address in (f"/jobs/{job}", f"/jobs/{job}?seed=2", f"/tests/{key}"):
+        page = unescape(api.client.get(address).text)
+        assert STORED in page
+        assert f"couldn't have seen: {LIMIT}" in page
+    (flag,) = api.get("/flags?kind=arithmetic_changed")["items"]
+    assert flag["sentence"] == f"y: {CHANGE}"
+    page = unescape(api.client.get(f"/flags/{flag['id']}").text)
+    for text in ("Arithmetic changed", f"y: {CHANGE}", INSIDE, STORED):
+        assert text in page
 
 
-@BOTH
 def test_a_seed_that_no_arithmetic_explains_counts_as_such(api: Api) -> None:
     wrong = {"verdict": "pass_by_tolerance", "explanation": "unexplained"}
     unknown = row(0) | wrong
@@ -105,31 +112,3 @@ def test_a_comparison_names_the_new_arithmetic_and_lets_the_commit_pass(api: Api
     page = api.client.get(f"/compare?base={BASE}&head={HEAD}").text
     assert "Arithmetic change" in page
     assert CHANGE in unescape(page)
-
-
-def test_a_build_that_did_not_run_both_tests_has_no_such_class(api: Api) -> None:
-    with api.context.session() as session:
-        nightly_history.night(session, "b3", 3, range(4))
-    comparison = api.get(f"/compare?base={BASE}&head=b3")
-    assert "arithmetic_changed" not in comparison["counts"]
-
-
-def test_the_flag_is_listed_and_its_page_has_both_models(api: Api) -> None:
-    (flag,) = api.get("/flags?kind=arithmetic_changed")["items"]
-    assert flag["sentence"] == f"y: {CHANGE}"
-    assert "Arithmetic changed" in api.client.get("/flags").text
-    page = unescape(api.client.get(f"/flags/{flag['id']}").text)
-    for text in ("Arithmetic changed", f"y: {CHANGE}", INSIDE, STORED):
-        assert text in page
-
-
-def test_the_pages_of_job_seed_and_test_show_the_arithmetic(api: Api) -> None:
-    job = job_of(api, HEAD)
-    key = api.get(f"/jobs/{job}")["test_key"]
-    for address in (f"/jobs/{job}", f"/jobs/{job}?seed=2", f"/tests/{key}"):
-        page = unescape(api.client.get(address).text)
-        assert 'title="Detection limits list the faults that a verdict' in page
-        assert STORED in page
-        assert f"couldn't have seen: {LIMIT}" in page
-    twin = api.client.get(urls.job(job, as_json=True)).json()
-    assert twin["arithmetic"][0]["arithmetic"] == STORED

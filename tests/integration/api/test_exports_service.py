@@ -5,35 +5,23 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
-from shutil import copyfile
 from xml.etree import ElementTree
 
 import pytest
 
 import stored_jobs
 import suite_runs
-from api import Api, in_process
+from api import Api
 
 NASTY = "=cmd() \u2028 <b>&amp; ]]> \x1b[31m \N{SNOWMAN}"
 FILES = ("csv", "ndjson", "junit", "ctrf")
 
 
 @pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Api]:
-    """A service for the whole module; its job and its run are created once."""
-    file = tmp_path_factory.mktemp("exports") / "gonogo.sqlite"
-    copyfile(sqlite_template, file)
-    with in_process(f"sqlite:///{file}") as service:
-        yield service
-
-
-@pytest.fixture(scope="module")
-def job(api: Api) -> str:
+def job(shared: Api) -> str:
     """A job with three hollow passes, a seed that hung, and an inconclusive one."""
-    with api.context.session() as session:
+    with shared.context.session() as session:
         job_id = stored_jobs.submit(session, seeds=5).id
         rows = [stored_jobs.row(seed, wrong=True) for seed in (2, 0, 1)]
         stored_jobs.report(
@@ -50,29 +38,29 @@ def job(api: Api) -> str:
 
 
 @pytest.fixture(scope="module")
-def run(api: Api) -> str:
+def run(shared: Api) -> str:
     """A run of three jobs: one right, two hollow."""
-    response = api.client.post("/api/v1/runs", json={"suite": suite_runs.SUITE})
+    response = shared.client.post("/api/v1/runs", json={"suite": suite_runs.SUITE})
     assert response.status_code == 202, response.text
     run_id = str(response.json()["id"])
-    with api.context.session() as session:
-        for number, test in enumerate(api.get(f"/runs/{run_id}")["tests"]):
+    with shared.context.session() as session:
+        for number, test in enumerate(shared.get(f"/runs/{run_id}")["tests"]):
             suite_runs.finish(session, test["id"], wrong=number > 0)
         suite_runs.conclude(session)
     return run_id
 
 
-def file_of(api: Api, noun: str, identity: str, form: str) -> bytes:
-    answer = api.client.get(f"/api/v1/{noun}/{identity}/results?format={form}")
+def file_of(shared: Api, noun: str, identity: str, form: str) -> bytes:
+    answer = shared.client.get(f"/api/v1/{noun}/{identity}/results?format={form}")
     assert answer.status_code == 200, answer.text
     assert f'filename="{identity}.' in answer.headers["content-disposition"]
     return answer.content
 
 
 def test_junit_counts_findings_as_failures_and_says_how_to_see_them_again(
-    api: Api, job: str
+    shared: Api, job: str
 ) -> None:
-    root = ElementTree.fromstring(file_of(api, "jobs", job, "junit"))
+    root = ElementTree.fromstring(file_of(shared, "jobs", job, "junit"))
     (suite,) = root
     assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
         "tests": "5",
@@ -97,35 +85,22 @@ def test_junit_counts_findings_as_failures_and_says_how_to_see_them_again(
     assert cases["seed 4"].find("skipped") is not None
 
 
-def test_ctrf_has_what_its_schema_requires_and_sums_up_what_it_holds(api: Api, job: str) -> None:
-    report = json.loads(file_of(api, "jobs", job, "ctrf"))
+def test_ctrf_has_what_its_schema_requires_and_sums_up_what_it_holds(shared: Api, job: str) -> None:
+    report = json.loads(file_of(shared, "jobs", job, "ctrf"))
     assert set(report) == {"reportFormat", "specVersion", "generatedBy", "results"}
     assert set(report["results"]) == {"tool", "summary", "tests", "environment", "extra"}
     assert (report["reportFormat"], report["results"]["tool"]["name"]) == ("CTRF", "gonogo")
     summary, tests = report["results"]["summary"], report["results"]["tests"]
     counted = {"tests": 5, "passed": 0, "failed": 3, "skipped": 1, "pending": 0, "other": 1}
     assert {name: summary[name] for name in counted} == counted
-    facts = api.get(f"/jobs/{job}")
+    facts = shared.get(f"/jobs/{job}")
     for name, moment in (("start", "started_at"), ("stop", "finished_at")):
         exact = datetime.fromisoformat(facts[moment] or facts["created_at"]).timestamp()
         assert summary[name] == round(exact * 1000), name
+    required = {"name", "status", "duration"}
+    known = {*required, "suite", "rawStatus", "message", "trace", "filePath", "line", "extra"}
     for test in tests:
-        assert (
-            {"name", "status", "duration"}
-            <= set(test)
-            <= {
-                "name",
-                "status",
-                "duration",
-                "suite",
-                "rawStatus",
-                "message",
-                "trace",
-                "filePath",
-                "line",
-                "extra",
-            }
-        )
+        assert required <= set(test) <= known
         assert isinstance(test["duration"], int)
     assert [test["rawStatus"] for test in tests] == [
         *["pass_by_tolerance"] * 3,
@@ -134,66 +109,66 @@ def test_ctrf_has_what_its_schema_requires_and_sums_up_what_it_holds(api: Api, j
     ]
 
 
-def test_a_file_without_rows_is_a_file(api: Api) -> None:
-    with api.context.session() as session:
+def test_a_file_without_rows_is_a_file(shared: Api) -> None:
+    with shared.context.session() as session:
         queued = stored_jobs.submit(session).id
-    assert len(file_of(api, "jobs", queued, "csv").splitlines()) == 1  # the header
-    suite = ElementTree.fromstring(file_of(api, "jobs", queued, "junit"))[0]
+    assert len(file_of(shared, "jobs", queued, "csv").splitlines()) == 1  # the header
+    suite = ElementTree.fromstring(file_of(shared, "jobs", queued, "junit"))[0]
     assert (list(suite.iter("testcase")), suite.get("tests")) == (
         [],
         None,
     )  # the number is unknown until the job ends
-    assert json.loads(file_of(api, "jobs", queued, "ctrf"))["results"]["summary"]["tests"] == 0
+    assert json.loads(file_of(shared, "jobs", queued, "ctrf"))["results"]["summary"]["tests"] == 0
 
 
-def test_a_run_is_one_file_with_every_job_named(api: Api, run: str) -> None:
-    jobs = [test["id"] for test in api.get(f"/runs/{run}")["tests"]]
-    lines = list(csv.DictReader(io.StringIO(file_of(api, "runs", run, "csv").decode())))
+def test_a_run_is_one_file_with_every_job_named(shared: Api, run: str) -> None:
+    jobs = [test["id"] for test in shared.get(f"/runs/{run}")["tests"]]
+    lines = list(csv.DictReader(io.StringIO(file_of(shared, "runs", run, "csv").decode())))
     assert [line["job"] for line in lines] == [jobs[0]] * 6 + [jobs[1]] * 3 + [jobs[2]] * 3
     assert [
-        json.loads(line)["job"] for line in file_of(api, "runs", run, "ndjson").splitlines()
+        json.loads(line)["job"] for line in file_of(shared, "runs", run, "ndjson").splitlines()
     ] == [jobs[0], *jobs]
-    suites = list(ElementTree.fromstring(file_of(api, "runs", run, "junit")))
+    suites = list(ElementTree.fromstring(file_of(shared, "runs", run, "junit")))
     assert [(suite.get("name"), suite.get("tests"), suite.get("failures")) for suite in suites] == [
         ("small", "2", "0"),
         (suites[1].get("name"), "1", "1"),
         (suites[2].get("name"), "1", "1"),
     ]
-    summary = json.loads(file_of(api, "runs", run, "ctrf"))["results"]["summary"]
+    summary = json.loads(file_of(shared, "runs", run, "ctrf"))["results"]["summary"]
     assert (summary["passed"], summary["failed"], summary["suites"]) == (2, 2, 3)
-    page = api.client.get(f"/runs/{run}", headers={"Accept": "text/html"}).text
+    page = shared.client.get(f"/runs/{run}", headers={"Accept": "text/html"}).text
     assert all(f"/api/v1/runs/{run}/results?format={form}" in page for form in FILES)
-    assert api.client.get(f"/api/v1/runs/{run}/results?format=json").json()["field"] == "format"
+    assert shared.client.get(f"/api/v1/runs/{run}/results?format=json").json()["field"] == "format"
     assert (
-        api.client.get(
+        shared.client.get(
             "/api/v1/runs/01890000-0000-7000-8000-000000000000/results?format=csv"
         ).status_code
         == 404
     )
 
 
-@pytest.mark.parametrize(("form", "again"), [("junit", "junit"), ("ctrf", "ctrf")])
-def test_what_goes_out_comes_in_again_with_the_same_outcomes(
-    api: Api, form: str, again: str
-) -> None:
+@pytest.mark.parametrize("form", ["junit", "ctrf"])
+def test_what_goes_out_comes_in_again_with_the_same_outcomes(shared: Api, form: str) -> None:
     """Export four imported tests and import them again: passed, failed, skipped and broken."""
     cases = "".join(
         f'<testcase classname="s" name="{name}">{inner}</testcase>'
         for name, inner in OUTCOMES.items()
     )
-    imported = api.client.post(
+    imported = shared.client.post(
         "/api/v1/imports?format=junit", content=f'<testsuite name="s">{cases}</testsuite>'.encode()
     ).json()
-    out = file_of(api, "jobs", imported["id"], form)
-    back = api.client.post(f"/api/v1/imports?format={again}", content=out)
+    out = file_of(shared, "jobs", imported["id"], form)
+    back = shared.client.post(f"/api/v1/imports?format={form}", content=out)
     assert back.status_code == 201, back.text
     assert (
         back.json()["outcomes"]
         == imported["outcomes"]
         == {"passed": 1, "failed": 1, "skipped": 1, "error": 1}
     )
-    names = api.get(f"/jobs/{imported['id']}/results")["items"][0]["outputs"]
-    assert set(api.get(f"/jobs/{back.json()['id']}/results")["items"][0]["outputs"]) == set(names)
+    names = shared.get(f"/jobs/{imported['id']}/results")["items"][0]["outputs"]
+    assert set(shared.get(f"/jobs/{back.json()['id']}/results")["items"][0]["outputs"]) == set(
+        names
+    )
 
 
 OUTCOMES = {"a": "", "b": '<failure message="off by one"/>', "c": "<skipped/>", "d": "<error/>"}

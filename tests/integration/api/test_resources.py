@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import inspect
 
 import stored_jobs
-from api import Api, in_process
+from api import JOB, Api, in_process
 from gonogo_service.kit import rows
 from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.database.encoding import utcnow
@@ -44,6 +44,11 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
+def until(noun: str) -> dict[str, str]:
+    """What a body of BODIES lacks: its end, where it must have one."""
+    return {"expires": (utcnow() + timedelta(days=3)).isoformat()} if noun == "waivers" else {}
+
+
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """A service with three of each noun, and the suite that some of them name."""
@@ -52,11 +57,9 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
         with api.context.session() as session:
             stored_jobs.device(session)
         assert api.client.post("/api/v1/suites", json=SUITE).status_code == 201
-        until = (utcnow() + timedelta(days=3)).isoformat()
         for noun, bodies in BODIES.items():
             for body in bodies:
-                more = {"expires": until} if noun == "waivers" else {}
-                answer = api.client.post(f"/api/v1/{noun}", json=body | more)
+                answer = api.client.post(f"/api/v1/{noun}", json=body | until(noun))
                 assert answer.status_code in (201, 202), answer.text
         yield api
 
@@ -186,8 +189,7 @@ def test_each_change_is_audited_once(api: Api, noun: str) -> None:
     "noun", [name for name in BODIES if NOUNS[name].noun.create and name != "webhooks"]
 )
 def test_a_repeated_request_makes_one(api: Api, noun: str) -> None:
-    until = {"expires": (utcnow() + timedelta(days=3)).isoformat()} if noun == "waivers" else {}
-    body = BODIES[noun][2] | until
+    body = BODIES[noun][2] | until(noun)
     body |= {"name": "once"} if "name" in body else {}
     key = {"Idempotency-Key": f"once-{noun}"}
     before = len(listed(api, noun))
@@ -210,3 +212,29 @@ def test_no_answer_has_a_secret_column() -> None:
     for resource in Resource.registered:
         for answer in (resource.answer, resource.line):
             assert not hidden[resource.row] & set(answer.model_fields), resource.noun.name
+
+
+CHECKED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "gauges": ({"test": JOB["test"], "seeds": {"count": 2}}, {"seeds": {"count": 10**6}}),
+    "bisections": ({"test": JOB["test"], "builds": ["correct"] * 4}, {"builds": ["correct"]}),
+    "webhooks": (BODIES["webhooks"][0], {"events": ["nonsense"]}),
+    "waivers": (BODIES["waivers"][0], {"reason": ""}),
+    "rules": ({**RULE, "name": "checked"}, {"events": ["nonsense"]}),
+    "schedules": ({**BODIES["schedules"][0], "name": "checked"}, {"cron": "x"}),
+}
+
+
+@pytest.mark.parametrize("noun", CHECKED)
+def test_a_check_refuses_what_the_request_refuses_and_leaves_nothing(api: Api, noun: str) -> None:
+    body, wrong = CHECKED[noun]
+    body = body | until(noun)
+    before = api.rows()
+    checked = api.client.post(f"/api/v1/{noun}:validate", json=body)
+    assert (checked.status_code, checked.json()) == (200, {"valid": True}), checked.text
+    refusals = [
+        api.client.post(f"/api/v1/{path}", json=body | wrong) for path in (f"{noun}:validate", noun)
+    ]
+    assert [refusal.status_code for refusal in refusals] == [422, 422]
+    assert refusals[0].json()["errors"] == refusals[1].json()["errors"]
+    assert api.rows() == before
+    assert api.client.post(f"/api/v1/{noun}", json=body).status_code in (201, 202)
