@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 
 import stored_jobs
 from api import JOB, Api, in_process
-from gonogo.spec.statistics import STATISTICS
 from gonogo_service.ci import incoming
 from gonogo_service.jobs import artifacts
 from gonogo_service.kit.database.encoding import timestamp, utcnow
@@ -267,44 +266,3 @@ def test_every_route_is_in_the_document_and_says_how_it_fails(service: Api) -> N
         assert "application/problem+json" in operation["responses"]["default"]["content"]
         assert operation["summary"]
     assert "HTTPValidationError" not in document["components"]["schemas"]
-
-
-def test_the_example_of_the_contract_is_a_valid_job(service: Api) -> None:
-    body = {
-        **JOB,
-        "target": {"executor": "emulator", "arch": "wormhole", "board": "n150"},
-        "reference": None,
-        "repeats": 1,
-        "context": "isolated",
-        "priority": 5,
-        "queue_deadline_s": 86400,
-        "labels": {"suite": "nightly"},
-        "commit": {"repository": "org/name", "sha": "0123456789abcdef", "pull_request": 1},
-    }
-    assert (
-        service.client.post("/api/v1/jobs", json=body, headers=service.token("submit")).status_code
-        == 202
-    )
-
-
-def test_answers_describe_their_tests_and_their_inherited_fields(service: Api) -> None:
-    schemas = service.client.get("/api/v1/openapi.json", headers=service.token("read")).json()[
-        "components"
-    ]["schemas"]
-    job, listed = (schemas[name]["properties"] for name in ("JobOut", "ListedJob"))
-    assert job["test"]["oneOf"] == schemas["JobIn"]["properties"]["test"]["oneOf"]
-    assert job["context"]["oneOf"] == schemas["JobIn"]["properties"]["context"]["oneOf"]
-    assert {"$ref": "#/components/schemas/Inputs"} in schemas["TriedSummary"]["properties"][
-        "inputs"
-    ]["anyOf"]
-    kinds = {"import": "ImportedFile", "commit": "JobCommit", "suspects": "SuspectSeeds"}
-    for name, kind in kinds.items():
-        assert {"$ref": f"#/components/schemas/{kind}"} in job[name]["anyOf"], name
-    assert schemas["ImportedFile"]["properties"]["sha256"] == {"type": "string", "title": "Sha256"}
-    assert job["chunks"] == {"$ref": "#/components/schemas/ChunkCounts"}
-    assert {"diagnosis", "suspects"} <= job.keys() - listed.keys()
-    output = schemas["OutputNumbers"]
-    assert STATISTICS.keys() <= output["properties"].keys()
-    assert output["properties"]["worst_index"]["anyOf"][0]["items"] == {"type": "integer"}
-    report = schemas["GaugeOut"]["properties"]["report"]
-    assert {"$ref": "#/components/schemas/GaugeReport"} in report["anyOf"]

@@ -15,7 +15,6 @@ import pytest
 import documented
 import forked
 from gonogo.cli.kit.client import Client
-from gonogo.errors import JobError
 from gtest_programs import BEHAVIOURS, LAYERNORM, builds_file
 from patience import scaled
 from running_service import Service, clean_environment, family, until
@@ -211,54 +210,6 @@ def test_a_named_group_shows_what_a_test_alone_does_not(place: Service) -> None:
         )
         assert grouped == {"passed": 2}
         assert alone == {"passed": 2, "failed": 1}  # Order.NeedsFirst fails in a process of its own
-
-
-@pytest.mark.parametrize(
-    ("changes", "field"),
-    [
-        ({"target": {"executor": "emulator"}, "build": "correct"}, "test.selection"),
-        ({"test": {"kernel": "layernorm_bw", "shape": [2, 32]}}, "test.kernel"),
-        ({"test": {"selection": {"stages": ["api"], "suite": "plain"}}}, "test.selection.stages"),
-        ({"test": {"selection": {"filters": "A.*"}}}, "test.selection.filters"),
-        ({"test": {"selection": {"filter": ""}}}, "test.selection.filter"),
-        ({"test": {"selection": {"shuffle": -1}}}, "test.selection.shuffle"),
-        ({"test": {"selection": {}, "kernel": "layernorm_bw"}}, "test.kernel"),
-        ({"repeats": 2}, "repeats"),
-        (
-            {
-                "context": {
-                    "name": "after",
-                    "before": [{"kernel": "layernorm_fw", "shape": [2, 32]}],
-                }
-            },
-            "context",
-        ),
-        ({"build": "not-registered"}, "build"),
-    ],
-)
-def test_a_job_that_cannot_be_names_the_field(
-    place: Service, changes: dict[str, Any], field: str
-) -> None:
-    body = {
-        "test": {"selection": {}},
-        "build": BEHAVIOURS,
-        "target": TARGET,
-        "seeds": {"count": 1},
-    } | changes
-    answer = documented.HTTP.post(f"{place.url}/api/v1/jobs", json=body)
-    assert answer.status_code == 422, answer.text
-    assert answer.json()["field"] == field
-
-
-def test_a_selection_before_a_kernel_is_refused(place: Service) -> None:
-    body = {
-        "test": {"kernel": "layernorm_bw", "shape": [2, 32]},
-        "build": "correct",
-        "seeds": {"count": 1},
-        "context": {"name": "after", "before": [{"selection": {}}]},
-    }
-    with place.client() as client, pytest.raises(JobError, match=r"context\.before\.0\.selection"):
-        client.call("POST", "/jobs", body=body)
 
 
 def call(place: Service, *words: str, code: int) -> str:

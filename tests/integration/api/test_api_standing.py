@@ -5,10 +5,6 @@ They are computed from stored seeds; the page's JSON twin shows the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 import nightly_history
 import stored_jobs
 from api import Api, in_process
@@ -16,12 +12,6 @@ from emulator_worker import core_of, work_off
 
 GROUPED = {"name": "grouped", "before": [{"kernel": "layernorm_fw", "shape": [32, 64]}]}
 LOOSER = {**stored_jobs.NIGHTLY, "tolerance": {"rtol": 1e-3, "atol": 0.7}}
-
-
-@pytest.fixture
-def api(sqlite_url: str) -> Iterator[Api]:
-    with in_process(sqlite_url) as service:
-        yield service
 
 
 def test_a_masked_fix_is_told_from_a_fix(database_url: str) -> None:

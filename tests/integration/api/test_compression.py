@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 import stored_jobs
-from api import Api, in_process, on_port
+from api import Api, on_port
 from gonogo_dashboards.kit import assets
 
 GZIP = {"Accept-Encoding": "gzip, br"}
-
-
-@pytest.fixture
-def api(migrated_sqlite_url: str) -> Iterator[Api]:
-    with in_process(migrated_sqlite_url) as service:
-        yield service
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
-import pytest
 from sqlalchemy import func, select
 
 import nightly_history
@@ -25,9 +22,7 @@ from gonogo_service.jobs import attempts, chunks, dispatching, queues
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import AttemptRow, ChunkRangeRow, EventRow
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.kit.database.engine import make_engine
 from gonogo_service.kit.outbox.model import OutboxRow
-from gonogo_service.operate import schema
 from gonogo_service.results.model import JobBlockRow, ResultRow
 from gonogo_service.tests import test_specs
 from handed_out import hand_out
@@ -35,27 +30,8 @@ from job_flow import QUEUE, new_job
 
 KEY = TestSpec.parse(TEST).key
 VARIANT = ("emulator", "wormhole", "n150")
+SETTINGS = {"executors": "mine=my.module:Factory", "max_gauge_runs": 500}
 MISSED = {"double-subtract": PASSES, "drop-s1": PASSES}
-
-
-@pytest.fixture(scope="module")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty database to copy: the migrations take longer than a test."""
-    path = tmp_path_factory.mktemp("migrated") / "gonogo.sqlite"
-    engine = make_engine(f"sqlite:///{path}")
-    schema.upgrade(engine)
-    engine.dispose()  # the last connection empties SQLite's log into the file
-    return path
-
-
-@pytest.fixture
-def api(migrated: Path, tmp_path: Path) -> Iterator[Api]:
-    """The service with a plug-in executor for somebody's kernels."""
-    copy = shutil.copy(migrated, tmp_path / "gonogo.sqlite")
-    with in_process(
-        f"sqlite:///{copy}", executors="mine=my.module:Factory", max_gauge_runs=500
-    ) as service:
-        yield service
 
 
 def submit(api: Api, **changes: Any) -> str:

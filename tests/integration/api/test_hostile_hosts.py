@@ -321,7 +321,6 @@ def test_bodies_are_small_json_objects(door: Door) -> None:
     assert put(gzip.compress(json.dumps({"rows": [row(0)]}).encode()), "gzip") == 200
 
 
-@BOTH
 def test_a_host_fills_the_database_neither_with_devices_nor_with_workers(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -404,7 +403,6 @@ def test_a_device_that_recovers_too_often_stays_bad_for_a_while(door: Door) -> N
     assert counts() == [1, letters + 1, audited + 1]
 
 
-@BOTH
 def test_artifacts_are_those_of_the_attempt_s_work_and_have_a_limit(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -572,7 +570,6 @@ SENSELESS_ROWS: list[dict[str, Any]] = [
 ]
 
 
-@BOTH
 def test_what_pages_would_break_at_is_refused_where_it_comes_in(door: Door) -> None:
     job, attempt = door.attempt()
     door.beat()

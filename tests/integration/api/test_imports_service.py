@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from api import Api, in_process
-from gonogo_service.results import worst
 
 JUNIT = b"""<testsuite name="nightly"><testcase classname="ln" name="dx" time="0.5"/>
 <testcase classname="ln" name="dgamma"><failure message="off"/></testcase></testsuite>"""
@@ -156,15 +155,6 @@ def test_the_pages_say_that_it_was_imported_and_whether_it_has_numbers(api: Api)
     assert words not in page
     twin = api.client.get(f"/jobs/{without}.json").json()
     assert twin["job"]["imported"]["numbers"] is False
-
-
-def test_the_page_of_a_file_without_numbers_looks_for_no_worst_numbers(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """For a file of 19,900 tests that took .7 s, more than all the rest of the page."""
-    job = take(api, JUNIT, suite="pages")["id"]
-    monkeypatch.delattr(worst, "read")
-    assert api.client.get(f"/jobs/{job}", headers={"Accept": "text/html"}).status_code == 200
 
 
 def test_a_page_shows_a_hundred_tests_worst_first_and_finds_the_others(api: Api) -> None:

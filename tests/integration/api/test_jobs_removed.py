@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -11,7 +10,7 @@ import compared_builds
 import nightly_history
 import stored_jobs
 import suite_runs
-from api import Api, in_process
+from api import Api
 from gonogo import urls
 from gonogo_service.jobs import store as jobs
 from gonogo_service.kit.database.encoding import utcnow
@@ -21,12 +20,6 @@ from gonogo_service.results.exports import parts
 from gonogo_service.webhooks import messages
 
 EVERYTHING = Policy(dict.fromkeys(Tier, 1))
-
-
-@pytest.fixture
-def api(migrated_sqlite_url: str) -> Iterator[Api]:
-    with in_process(migrated_sqlite_url) as service:
-        yield service
 
 
 def _forget(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,10 +60,10 @@ def test_open_jobs_of_every_kind_count_until_they_end(database_url: str) -> None
         assert api.client.post("/api/v1/jobs", json=JOB, headers=ann).status_code == 202
 
 
-def test_queued_device_time_and_artifacts_are_limited(database_url: str) -> None:
-    with in_process(database_url) as api:
+def test_queued_device_time_and_artifacts_are_limited(migrated_sqlite_url: str) -> None:
+    with in_process(migrated_sqlite_url) as api:
         limit_s = 1.5 * api.client.post("/api/v1/jobs:validate", json=JOB).json()["device_s"]
-    with in_process(database_url, quota_device_s=limit_s, quota_artifact_bytes=100) as api:
+    with in_process(migrated_sqlite_url, quota_device_s=limit_s, quota_artifact_bytes=100) as api:
         ann = api.token("submit", name="ann")
         alone = api.client.post("/api/v1/jobs", json=BIG, headers=ann)
         assert alone.status_code == 422
@@ -78,8 +78,8 @@ def test_queued_device_time_and_artifacts_are_limited(database_url: str) -> None
 
 
 @pytest.mark.parametrize("limit", [3, 0])
-def test_requests_are_limited_for_each_token(database_url: str, limit: int) -> None:
-    with in_process(database_url, quota_requests=limit) as api:
+def test_requests_are_limited_for_each_token(migrated_sqlite_url: str, limit: int) -> None:
+    with in_process(migrated_sqlite_url, quota_requests=limit) as api:
         ann, bob = api.token("read", name="ann"), api.token("read", name="bob")
         answers = [api.client.get("/api/v1/builds", headers=ann) for _ in range(5)]
         expected = [200, 200, 200, 429, 429] if limit else [200] * 5
@@ -88,8 +88,8 @@ def test_requests_are_limited_for_each_token(database_url: str, limit: int) -> N
         assert api.client.get("/api/v1/builds", headers=bob).status_code == 200
 
 
-def test_a_schedule_gets_its_owner_past_no_quota(database_url: str) -> None:
-    with in_process(database_url, quota_open_jobs=1) as api:
+def test_a_schedule_gets_its_owner_past_no_quota(migrated_sqlite_url: str) -> None:
+    with in_process(migrated_sqlite_url, quota_open_jobs=1) as api:
         ann = api.token("submit", name="ann")
         entries = [{"name": name, "test": JOB["test"], "seeds": {"count": 1}} for name in "ab"]
         suite = {"name": "s", "builds": ["correct"], "entries": entries}

@@ -6,14 +6,14 @@ The tests also cover open runs, and paused and broken schedules.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from api import Api, in_process
+from api import Api, in_process, refusal
 from background_thread import running, short
+from database_params import BOTH
 from emulator_worker import core_of
 from gonogo_service.background import scheduler
 from gonogo_service.kit.database.encoding import utcnow
@@ -53,17 +53,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def api(database_url: str) -> Iterator[Api]:
-    with in_process(database_url) as service:
-        assert service.client.post("/api/v1/suites", json=SUITE).status_code == 201
-        yield service
-
-
-@pytest.fixture
-def lite(sqlite_url: str) -> Iterator[Api]:
-    with in_process(sqlite_url) as service:
-        assert service.client.post("/api/v1/suites", json=SUITE).status_code == 201
-        yield service
+def stored(api: Api) -> Api:
+    """A service that has the suite."""
+    assert api.client.post("/api/v1/suites", json=SUITE).status_code == 201
+    return api
 
 
 def tick(api: Api, clock: Clock) -> int:
@@ -91,16 +84,16 @@ def end(api: Api) -> None:
 
 
 def test_a_schedule_runs_when_it_is_due_once_and_once_after_an_absence(
-    api: Api, clock: Clock
+    stored: Api, clock: Clock
 ) -> None:
-    schedule = make(api, builds=["correct"], labels={"by": "cron"})
-    shown = api.get(f"/schedules/{schedule}")
+    schedule = make(stored, builds=["correct"], labels={"by": "cron"})
+    shown = stored.get(f"/schedules/{schedule}")
     assert shown["upcoming"][:2] == ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]
     clock.now = datetime(2026, 3, 29, 0, 59, 59, tzinfo=UTC)
-    assert tick(api, clock) == 0
+    assert tick(stored, clock) == 0
     clock.now += timedelta(seconds=2)
-    assert [tick(api, clock) for _ in range(3)] == [1, 0, 0]
-    (run,) = api.get("/runs", params={"schedule": schedule})["items"]
+    assert [tick(stored, clock) for _ in range(3)] == [1, 0, 0]
+    (run,) = stored.get("/runs", params={"schedule": schedule})["items"]
     assert (run["due_at"], run["labels"], run["suite"]["version"], run["owner"]) == (
         "2026-03-29T01:00:00Z",
         {"by": "cron"},
@@ -108,45 +101,46 @@ def test_a_schedule_runs_when_it_is_due_once_and_once_after_an_absence(
         "local",
     )
     clock.now = datetime(2026, 3, 28, 23, tzinfo=UTC)  # a clock that goes back submits nothing
-    assert tick(api, clock) == 0
-    end(api)
+    assert tick(stored, clock) == 0
+    end(stored)
     clock.now = datetime(2026, 4, 12, 9, tzinfo=UTC)  # the service was off for two weeks
-    assert [tick(api, clock) for _ in range(2)] == [1, 0]
-    assert outcomes(api, schedule) == [
+    assert [tick(stored, clock) for _ in range(2)] == [1, 0]
+    assert outcomes(stored, schedule) == [
         ("2026-03-30T00:30:00Z", "submitted"),
         ("2026-03-29T01:00:00Z", "submitted"),
     ]
-    assert api.get(f"/schedules/{schedule}")["next_at"] == "2026-04-13T00:30:00Z"
+    assert stored.get(f"/schedules/{schedule}")["next_at"] == "2026-04-13T00:30:00Z"
 
 
-def test_what_is_due_while_a_run_is_open_is_skipped_or_allowed(lite: Api, clock: Clock) -> None:
-    careful, eager = make(lite), make(lite, overlap="allow")
+def test_what_is_due_while_a_run_is_open_is_skipped_or_allowed(stored: Api, clock: Clock) -> None:
+    careful, eager = make(stored), make(stored, overlap="allow")
     for day in (29, 30):
         clock.now = datetime(2026, 3, day, 2, tzinfo=UTC)
-        tick(lite, clock)
-    assert [outcome for _, outcome in outcomes(lite, careful)] == ["skipped", "submitted"]
-    assert [outcome for _, outcome in outcomes(lite, eager)] == ["submitted", "submitted"]
-    (skipped, first) = lite.get(f"/schedules/{careful}")["last"]
+        tick(stored, clock)
+    assert [outcome for _, outcome in outcomes(stored, careful)] == ["skipped", "submitted"]
+    assert [outcome for _, outcome in outcomes(stored, eager)] == ["submitted", "submitted"]
+    (skipped, first) = stored.get(f"/schedules/{careful}")["last"]
     assert skipped["reason"] == f"run {first['run']} was still open"
     assert (
-        lite.client.post(f"/api/v1/schedules/{careful}:run-now").status_code == 202
+        stored.client.post(f"/api/v1/schedules/{careful}:run-now").status_code == 202
     )  # run-now ignores the open run
-    end(lite)
+    end(stored)
     clock.now = datetime(2026, 3, 31, 2, tzinfo=UTC)
-    tick(lite, clock)
-    assert outcomes(lite, careful)[0] == ("2026-03-31T00:30:00Z", "submitted")
+    tick(stored, clock)
+    assert outcomes(stored, careful)[0] == ("2026-03-31T00:30:00Z", "submitted")
 
 
-def test_several_schedulers_at_once_make_one_run(api: Api, clock: Clock) -> None:
-    schedule = make(api)
+@BOTH
+def test_several_schedulers_at_once_make_one_run(stored: Api, clock: Clock) -> None:
+    schedule = make(stored)
     clock.now = datetime(2026, 3, 29, 2, tzinfo=UTC)
     due_outcomes: list[Any] = []
     barrier = threading.Barrier(3)
 
     def submit() -> None:
         barrier.wait()
-        with api.context.session() as session:
-            due_outcomes.append(scheduler.submit_due(session, schedule, api.settings, clock.now))
+        with stored.context.session() as session:
+            due_outcomes.append(scheduler.submit_due(session, schedule, stored.settings, clock.now))
 
     threads = [threading.Thread(target=submit) for _ in range(3)]
     for thread in threads:
@@ -154,42 +148,46 @@ def test_several_schedulers_at_once_make_one_run(api: Api, clock: Clock) -> None
     for thread in threads:
         thread.join()
     assert sorted(due_outcomes, key=str) == [None, None, DueOutcome.submitted]
-    assert (api.rows()["runs"], api.rows()["jobs"], api.rows()["schedule_dues"]) == (1, 3, 1)
-    with api.context.session() as session:  # a clock that was set back submits nothing again
+    assert (stored.rows()["runs"], stored.rows()["jobs"], stored.rows()["schedule_dues"]) == (
+        1,
+        3,
+        1,
+    )
+    with stored.context.session() as session:  # a clock that was set back submits nothing again
         session.get_one(ScheduleRow, schedule).next_at = datetime(2026, 3, 29, 1, tzinfo=UTC)
-        assert scheduler.submit_due(session, schedule, api.settings, clock.now) is None
-    assert api.rows()["runs"] == 1
+        assert scheduler.submit_due(session, schedule, stored.settings, clock.now) is None
+    assert stored.rows()["runs"] == 1
 
 
-def test_paused_changed_broken_and_ended(lite: Api, clock: Clock) -> None:
-    schedule = make(lite, paused=True)
+def test_paused_changed_broken_and_ended(stored: Api, clock: Clock) -> None:
+    schedule = make(stored, paused=True)
     path = f"/api/v1/schedules/{schedule}"
     clock.now = datetime(2026, 4, 1, 9, tzinfo=UTC)
-    assert tick(lite, clock) == 0
-    resumed = lite.client.patch(path, json={"paused": False}).json()
+    assert tick(stored, clock) == 0
+    resumed = stored.client.patch(path, json={"paused": False}).json()
     assert (resumed["next_at"], resumed["version"]) == (
         "2026-04-02T00:30:00Z",
         2,
     )  # due times missed while paused are not made up for
     assert (
-        lite.client.patch(path, json={"cron": "0 12 * * *", "timezone": "UTC"}).json()["next_at"]
+        stored.client.patch(path, json={"cron": "0 12 * * *", "timezone": "UTC"}).json()["next_at"]
         == "2026-04-01T12:00:00Z"
     )
-    lite.client.delete("/api/v1/suites/nightly")
+    stored.client.delete("/api/v1/suites/nightly")
     clock.now = datetime(2026, 4, 1, 12, tzinfo=UTC)
-    assert tick(lite, clock) == 0
-    (due,) = lite.get(f"/schedules/{schedule}")["last"]
+    assert tick(stored, clock) == 0
+    (due,) = stored.get(f"/schedules/{schedule}")["last"]
     assert due["outcome"] == "failed"
     assert "was archived" in due["reason"]
-    page = lite.client.get("/schedules", headers={"Accept": "text/html"}).text
+    page = stored.client.get("/schedules", headers={"Accept": "text/html"}).text
     assert "Thu 2026-04-02 12:00 UTC" in page
-    (line,) = lite.client.get("/schedules.json").json()["items"]
+    (line,) = stored.client.get("/schedules.json").json()["items"]
     assert (line["last"][0]["outcome"], line["upcoming"][0]) == ("failed", "2026-04-02T12:00:00Z")
-    assert lite.client.delete(path).json()["next_at"] is None
-    assert lite.client.get(path).status_code == 404
-    assert lite.get("/schedules")["items"] == []
+    assert stored.client.delete(path).json()["next_at"] is None
+    assert stored.client.get(path).status_code == 404
+    assert stored.get("/schedules")["items"] == []
     actions = [
-        entry["action"] for entry in lite.get("/audit", params={"subject": schedule})["items"]
+        entry["action"] for entry in stored.get("/audit", params={"subject": schedule})["items"]
     ]
     assert actions == [
         "schedule.archived",
@@ -199,28 +197,20 @@ def test_paused_changed_broken_and_ended(lite: Api, clock: Clock) -> None:
     ]
 
 
-def test_wrong_schedules_are_refused(sqlite_url: str) -> None:
-    with in_process(sqlite_url) as api:
-        api.client.post("/api/v1/suites", json=SUITE)
-        wrong: list[tuple[dict[str, Any], str]] = [
-            ({"cron": "nightly"}, "cron"),
-            ({"timezone": "Mars/Olympus"}, "timezone"),
-            ({"suite": "other"}, "suite"),
-            ({"overlap": "queue"}, "overlap"),
-        ]
-        for changes, field in wrong:
-            answer = api.client.post("/api/v1/schedules", json={**LINE, **changes})
-            assert (answer.status_code, answer.json()["field"]) == (422, field)
-            assert answer.json()["limit"]
-        schedule = make(api)
-        assert (
-            api.client.patch(f"/api/v1/schedules/{schedule}", json={"cron": "* * *"}).json()[
-                "field"
-            ]
-            == "cron"
-        )
-        assert api.client.patch(f"/api/v1/schedules/{schedule}", json={}).json()["field"] == "body"
-        assert api.client.post("/api/v1/schedules/nonsense:run-now").status_code == 404
+def test_wrong_schedules_are_refused(stored: Api) -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"cron": "nightly"}, "cron"),
+        ({"timezone": "Mars/Olympus"}, "timezone"),
+        ({"suite": "other"}, "suite"),
+        ({"overlap": "queue"}, "overlap"),
+    ]
+    for changes, field in wrong:
+        answer = stored.client.post("/api/v1/schedules", json={**LINE, **changes})
+        assert refusal(answer) == (422, field)
+        assert answer.json()["limit"]
+    path = f"/api/v1/schedules/{make(stored)}"
+    assert refusal(stored.client.patch(path, json={"cron": "* * *"})) == (422, "cron")
+    assert stored.client.post("/api/v1/schedules/nonsense:run-now").status_code == 404
 
 
 def test_the_background_submits_what_is_due_and_concludes_runs(

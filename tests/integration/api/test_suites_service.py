@@ -17,7 +17,8 @@ import yaml
 from sqlalchemy import select
 from typer.testing import CliRunner
 
-from api import Api, in_process, on_port
+from api import Api, in_process, on_port, refusal
+from database_params import BOTH
 from gonogo.cli.app import app
 from gonogo.cli.kit import waiting
 from gonogo.spec.test_spec import TestSpec
@@ -34,21 +35,8 @@ EXAMPLE: dict[str, Any] = yaml.safe_load((ROOT / "examples/nightly.yaml").read_t
 
 
 @pytest.fixture
-def api(database_url: str) -> Iterator[Api]:
-    with in_process(database_url) as service:
-        yield service
-
-
-@pytest.fixture
 def fresh(sqlite_url: str) -> Iterator[Api]:
     with in_process(sqlite_url) as service:
-        yield service
-
-
-@pytest.fixture(scope="module")
-def lite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """A service for tests that need no empty database."""
-    with in_process(f"sqlite:///{tmp_path_factory.mktemp('suites') / 'gonogo.sqlite'}") as service:
         yield service
 
 
@@ -71,35 +59,35 @@ def messages(api: Api) -> list[dict[str, Any]]:
         ]
 
 
-def test_a_suite_is_stored_in_versions_and_archived(fresh: Api) -> None:
-    first = fresh.client.post("/api/v1/suites", json=SUITE)
+def test_a_suite_is_stored_in_versions_and_archived(api: Api) -> None:
+    first = api.client.post("/api/v1/suites", json=SUITE)
     assert (first.status_code, first.json()["version"]) == (201, 1)
     assert [(test["name"], test["seeds"]) for test in first.json()["tests"]] == [
         ("small", 2),
         ("grid 32x64", 1),
         ("grid 33x64", 1),
     ]
-    again = fresh.client.post("/api/v1/suites", json=SUITE)
+    again = api.client.post("/api/v1/suites", json=SUITE)
     assert (again.status_code, again.json()["version"]) == (200, 1)
-    other = fresh.client.post("/api/v1/suites", json=changed(description="more")).json()
-    assert (other["version"], fresh.get("/suites/nightly")["content"]["description"]) == (2, "more")
-    assert fresh.get("/suites/nightly") == other
+    other = api.client.post("/api/v1/suites", json=changed(description="more")).json()
+    assert (other["version"], api.get("/suites/nightly")["content"]["description"]) == (2, "more")
+    assert api.get("/suites/nightly") == other
     spec = TestSpec.parse({**SUITE["defaults"]["test"], "shape": [33, 64]})
     assert other["tests"][2]["test_key"] == spec.key
-    run = submit(fresh, suite="nightly")
-    assert fresh.get(f"/runs/{run}")["suite"] == {"name": "nightly", "version": 2}
-    (listed,) = fresh.get("/suites")["items"]
+    run = submit(api, suite="nightly")
+    assert api.get(f"/runs/{run}")["suite"] == {"name": "nightly", "version": 2}
+    (listed,) = api.get("/suites")["items"]
     assert (listed["tests"], listed["builds"], listed["description"]) == (3, 1, "more")
     assert "content" not in listed
-    assert fresh.client.delete("/api/v1/suites/nightly").json()["archived_at"]
-    assert fresh.get("/suites")["items"] == []
-    assert [suite["name"] for suite in fresh.get("/suites?archived=true")["items"]] == ["nightly"]
-    refused = fresh.client.post("/api/v1/runs", json={"suite": "nightly"})
+    assert api.client.delete("/api/v1/suites/nightly").json()["archived_at"]
+    assert api.get("/suites")["items"] == []
+    assert [suite["name"] for suite in api.get("/suites?archived=true")["items"]] == ["nightly"]
+    refused = api.client.post("/api/v1/runs", json={"suite": "nightly"})
     assert (refused.status_code, refused.json()["field"]) == (422, "suite")
     assert (
-        fresh.client.post("/api/v1/suites", json=changed(description="more")).json()["version"] == 3
+        api.client.post("/api/v1/suites", json=changed(description="more")).json()["version"] == 3
     )  # storing it again restores it
-    actions = [entry["action"] for entry in fresh.get("/audit?subject=nightly")["items"]]
+    actions = [entry["action"] for entry in api.get("/audit?subject=nightly")["items"]]
     assert actions == ["suite.stored", "suite.archived", "suite.stored", "suite.stored"]
 
 
@@ -127,20 +115,17 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("changes", "field"), WRONG)
 def test_a_wrong_suite_is_refused_by_the_place_of_the_field(
-    lite: Api, changes: dict[str, Any], field: str
+    shared: Api, changes: dict[str, Any], field: str
 ) -> None:
-    before = lite.rows()
-    for path, body, prefix in (
-        ("suites", changed(**changes), ""),
-        ("runs", {"suite": changed(**changes)}, "suite."),
-    ):
-        answer = lite.client.post(f"/api/v1/{path}", json=body)
-        assert (answer.status_code, answer.json()["field"]) == (422, prefix + field)
-    assert lite.rows() == before
+    before, suite = shared.rows(), changed(**changes)
+    for path, body, place in (("suites", suite, ""), ("runs", {"suite": suite}, "suite.")):
+        answer = shared.client.post(f"/api/v1/{path}", json=body)
+        assert refusal(answer) == (422, place + field)
+    assert shared.rows() == before
 
 
 def test_all_problems_of_a_suite_are_told_at_once(
-    lite: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shared: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entries = [
         {"name": "a", "test": {"shape": [0], "epsilon": -1}},
@@ -154,7 +139,7 @@ def test_all_problems_of_a_suite_are_told_at_once(
         ("suites", changed(entries=entries)),
         ("runs", {"suite": changed(entries=[entries[0], entries[1], entries[4]])}),
     ):
-        answers[path] = lite.client.post(f"/api/v1/{path}", json=body).json()["errors"]
+        answers[path] = shared.client.post(f"/api/v1/{path}", json=body).json()["errors"]
     by_field = {error["field"]: error["message"] for error in answers["suites"]}
     assert set(by_field) == {  # a size is only measured once the form is right
         "entries.0.test.shape.0",
@@ -179,7 +164,7 @@ def test_all_problems_of_a_suite_are_told_at_once(
         defaults={**SUITE["defaults"], "priorty": 3},
         entries=[*entries[3:], {"test": {"shape": [0, "a"]}}, "b", {"matrix": {"shape": []}}],
     )
-    errors = lite.client.post("/api/v1/suites", json=of_the_form).json()["errors"]
+    errors = shared.client.post("/api/v1/suites", json=of_the_form).json()["errors"]
     assert [error["field"] for error in errors] == [
         "name",
         "defaults.priorty",
@@ -190,9 +175,9 @@ def test_all_problems_of_a_suite_are_told_at_once(
         "entries.4.matrix.shape",
         "title",
     ]
-    stored = lite.client.post("/api/v1/suites", json=changed(name="typed"))
+    stored = shared.client.post("/api/v1/suites", json=changed(name="typed"))
     assert stored.status_code == 201
-    misspelled = lite.client.post("/api/v1/runs", json={"suite": "typd"})
+    misspelled = shared.client.post("/api/v1/runs", json={"suite": "typd"})
     assert "did you mean 'typed'" in misspelled.json()["detail"]
 
 
@@ -206,57 +191,53 @@ PARTS: list[tuple[dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("defaults", "field", "words"), PARTS)
 def test_a_part_of_a_test_is_refused_where_it_stands(
-    lite: Api, defaults: dict[str, Any], field: str, words: str
+    shared: Api, defaults: dict[str, Any], field: str, words: str
 ) -> None:
-    answer = lite.client.post("/api/v1/suites", json=changed(defaults=defaults)).json()
+    answer = shared.client.post("/api/v1/suites", json=changed(defaults=defaults)).json()
     assert answer["field"] == field
     assert words in answer["detail"]
 
 
 def test_a_part_of_a_test_is_stored_as_it_is_given_and_documented_without_defaults(
-    lite: Api,
+    shared: Api,
 ) -> None:
     matrix = {"shape": [[32, 64]], "numerics": [{"output": "fp32"}, {"fidelity": "lofi"}]}
     part = {"inputs": {"regime": "normal", "gamma": 1.0}, "numerics": {"input": "fp32"}}
     suite = changed(name="parts", entries=[{"test": part, "matrix": matrix, "seeds": {"count": 1}}])
-    stored = lite.client.post("/api/v1/suites", json=suite).json()
+    stored = shared.client.post("/api/v1/suites", json=suite).json()
     assert stored["content"]["entries"] == suite["entries"]
     numerics = [test["test"]["numerics"] for test in stored["tests"]]
     assert numerics == [{"input": "fp32", "output": "fp32"}, {"input": "fp32", "fidelity": "lofi"}]
-    schemas = lite.get("/openapi.json")["components"]["schemas"]
+    schemas = shared.get("/openapi.json")["components"]["schemas"]
     for name, whole in (("PartialTest", "TestSpec"), ("PartialNumerics", "Numerics")):
         assert schemas[name]["properties"].keys() == schemas[whole]["properties"].keys()
         assert "required" not in schemas[name]
         assert not any("default" in field for field in schemas[name]["properties"].values())
     many = changed(name="many", entries=[{"matrix": {"numerics": [{"output": "no"}] * 500}}])
-    assert len(lite.client.post("/api/v1/suites", json=many).json()["errors"]) == 20
+    assert len(shared.client.post("/api/v1/suites", json=many).json()["errors"]) == 20
 
 
-def test_a_run_is_stored_whole_or_not_at_all(fresh: Api) -> None:
-    before = fresh.rows()
-    answer = fresh.client.post(
-        "/api/v1/runs", json={"suite": SUITE, "builds": ["correct", "no-such"]}
-    )
-    assert (answer.status_code, answer.json()["field"]) == (422, "builds.1")
-    answer = fresh.client.post("/api/v1/runs", json={"suite": changed(builds=["no-such"])})
-    assert (answer.status_code, answer.json()["field"]) == (422, "suite.builds.0")
-    # a build of another kernel would run as `correct`, and be green
-    elsewhere = {"suite": SUITE, "builds": ["correct", "group-boundaries"]}
-    answer = fresh.client.post("/api/v1/runs", json=elsewhere)
-    assert (answer.status_code, answer.json()["field"]) == (422, "builds.1")
-    assert "only of groupnorm_fw" in answer.json()["detail"]
-    answer = fresh.client.post("/api/v1/runs", json={"suite": changed(builds=[])})
-    assert (answer.status_code, answer.json()["field"]) == (422, "builds")
-    assert fresh.rows() == before
-    header = {"Idempotency-Key": "one"}
-    bodies = [
-        fresh.client.post("/api/v1/runs", json={"suite": SUITE}, headers=header).json()
-        for _ in range(2)
+def test_a_run_is_stored_whole_or_not_at_all(api: Api) -> None:
+    before = api.rows()
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"suite": SUITE, "builds": ["correct", "no-such"]}, "builds.1"),
+        ({"suite": changed(builds=["no-such"])}, "suite.builds.0"),
+        # a build of another kernel would run as `correct`, and be green
+        ({"suite": SUITE, "builds": ["correct", "group-boundaries"]}, "builds.1"),
+        ({"suite": changed(builds=[])}, "builds"),
     ]
-    assert bodies[0] == bodies[1]
-    assert (fresh.rows()["runs"], fresh.rows()["jobs"]) == (1, 3)
+    for body, field in wrong:
+        assert refusal(api.client.post("/api/v1/runs", json=body)) == (422, field)
+    assert api.rows() == before
+    key = {"Idempotency-Key": "one"}
+    first, second = (
+        api.client.post("/api/v1/runs", json={"suite": SUITE}, headers=key).json() for _ in range(2)
+    )
+    assert first == second
+    assert (api.rows()["runs"], api.rows()["jobs"]) == (1, 3)
 
 
+@BOTH
 def test_the_verdict_of_a_run_is_its_worst_job_and_is_told_once(api: Api) -> None:
     commit = {"repository": "org/name", "sha": "0123456789", "pull_request": 3}
     run_id = submit(api, builds=["correct", "tt-train-2025"], labels={"night": "1"}, commit=commit)
@@ -296,33 +277,22 @@ def test_the_verdict_of_a_run_is_its_worst_job_and_is_told_once(api: Api) -> Non
 
 def test_a_cancelled_run_is_never_green(api: Api) -> None:
     run_id = submit(api)
-    first, _, _ = (test["id"] for test in api.get(f"/runs/{run_id}")["tests"])
     with api.context.session() as session:
-        finish(session, first)
-    answer = api.client.post(f"/api/v1/runs/{run_id}:cancel")
-    assert (answer.status_code, answer.json()["state"], answer.json()["verdict"]) == (
-        202,
-        "cancelled",
-        None,
-    )
-    assert (
-        api.client.post(f"/api/v1/runs/{run_id}:cancel").json()["version"]
-        == answer.json()["version"]
-    )
-    assert [test["state"] for test in api.get(f"/runs/{run_id}")["tests"]] == [
-        "finished",
-        "cancelled",
-        "cancelled",
-    ]
-    assert messages(api) == [{"run": run_id, "version": answer.json()["version"]}]
-    assert [entry["subject"] for entry in api.get("/audit?action=run.cancelled")["items"]] == [
-        run_id
-    ]
+        finish(session, api.get(f"/runs/{run_id}")["tests"][0]["id"])
+    answers = [api.client.post(f"/api/v1/runs/{run_id}:cancel") for _ in range(2)]
+    version = answers[0].json()["version"]
+    for answer in answers:
+        run = answer.json()
+        assert (answer.status_code, run["state"], run["verdict"]) == (202, "cancelled", None)
+        assert run["version"] == version
+    states = [test["state"] for test in api.get(f"/runs/{run_id}")["tests"]]
+    assert states == ["finished", "cancelled", "cancelled"]
+    assert messages(api) == [{"run": run_id, "version": version}]
 
 
-def test_pages_and_their_twins_show_runs(lite: Api) -> None:
-    run_id = submit(lite, suite=changed(name="paged"), labels={"night": "<b>"})
-    with lite.context.session() as session:
+def test_pages_and_their_twins_show_runs(shared: Api) -> None:
+    run_id = submit(shared, suite=changed(name="paged"), labels={"night": "<b>"})
+    with shared.context.session() as session:
         *hollow, red = session.scalars(
             select(RunJobRow.job_id).where(RunJobRow.run_id == run_id).order_by(RunJobRow.number)
         ).all()
@@ -330,7 +300,7 @@ def test_pages_and_their_twins_show_runs(lite: Api) -> None:
         for job_id in hollow:
             finish(session, job_id, wrong=True)
         conclude(session)
-    twin = lite.client.get(f"/runs/{run_id}.json").json()
+    twin = shared.client.get(f"/runs/{run_id}.json").json()
     assert (
         twin["verdict"],
         [line["test"]["verdict"] for line in twin["tests"]],
@@ -340,31 +310,31 @@ def test_pages_and_their_twins_show_runs(lite: Api) -> None:
         ["fail", "pass_by_tolerance", "pass_by_tolerance"],
         3,
     )
-    page = lite.client.get(f"/runs/{run_id}", headers={"Accept": "text/html"}).text
+    page = shared.client.get(f"/runs/{run_id}", headers={"Accept": "text/html"}).text
     assert "Hollow pass" in page
     both = "1 job is red, and 2 jobs passed only by the tolerance (hollow)."
     assert both in page
-    assert all(f"/jobs/{test['id']}" in page for test in lite.get(f"/runs/{run_id}")["tests"])
-    listed = lite.client.get("/runs.json?suite=paged").json()
+    assert all(f"/jobs/{test['id']}" in page for test in shared.get(f"/runs/{run_id}")["tests"])
+    listed = shared.client.get("/runs.json?suite=paged").json()
     assert [line["id"] for line in listed["items"]] == [run_id]
-    text = lite.client.get("/runs", headers={"Accept": "text/html"}).text
+    text = shared.client.get("/runs", headers={"Accept": "text/html"}).text
     assert f"/runs/{run_id}" in text
     assert both in text
     assert "<b>" not in text
     for path in ("/runs/x", "/runs/01890000-0000-7000-8000-000000000000.json"):
-        assert lite.client.get(path).status_code == 404
-    assert lite.client.get("/runs.json?cursor=x").status_code == 400
+        assert shared.client.get(path).status_code == 404
+    assert shared.client.get("/runs.json?cursor=x").status_code == 400
 
 
-def test_the_examples_are_suites_that_run(lite: Api) -> None:
-    run_id = submit(lite, suite=EXAMPLE, builds=["tt-train-2025"])
-    names = [test["name"] for test in lite.get(f"/runs/{run_id}")["tests"]]
+def test_the_examples_are_suites_that_run(shared: Api) -> None:
+    run_id = submit(shared, suite=EXAMPLE, builds=["tt-train-2025"])
+    names = [test["name"] for test in shared.get(f"/runs/{run_id}")["tests"]]
     assert names[0] == "backward, large features"
     assert len(names) == 8
     page = (ROOT / "docs/suites.md").read_text()
     (block,) = re.findall(r"```yaml[^\n]*\n(.*?)```", page, re.DOTALL)
     written = command.request(yaml.safe_load(block), [], {})
-    assert lite.client.post("/api/v1/runs", json=written).status_code == 202
+    assert shared.client.post("/api/v1/runs", json=written).status_code == 202
 
 
 def test_many_tests_one_command_one_verdict(
@@ -392,43 +362,14 @@ def test_many_tests_one_command_one_verdict(
         run = json.loads(good.stdout)
         assert (run["verdict"], run["labels"], run["jobs"]["total"]) == ("pass", {"night": "1"}, 3)
         assert run["url"] == f"{str(client.base_url).rstrip('/')}/runs/{run['id']}"
-        bad = runner.invoke(
-            app,
-            [
-                "submit",
-                str(file),
-                "--build",
-                "tt-train-2025",
-                "--build",
-                "correct",
-                "--label",
-                "night=2",
-                "--watch",
-            ],
-        )
+        submit_wrong = ["submit", str(file), "--build", "tt-train-2025", "--watch"]
+        bad = runner.invoke(app, [*submit_wrong, "--build", "correct", "--label", "night=2"])
         assert bad.exit_code == 1, bad.output
         assert "verdict: Hollow pass" in bad.stdout
         assert "grid 33x64" in bad.stdout
-        assert (
-            runner.invoke(
-                app,
-                ["submit", str(file), "--build", "tt-train-2025", "--watch", "--fail-on", "fail"],
-            ).exit_code
-            == 0
-        )
-        again = runner.invoke(
-            app,
-            [
-                "rejudge",
-                "--test",
-                run["tests"][0]["test_key"],
-                "--rtol",
-                "1e-3",
-                "--atol",
-                "0.5",
-                "--json",
-            ],
-        )
+        assert runner.invoke(app, [*submit_wrong, "--fail-on", "fail"]).exit_code == 0
+        words = f"rejudge --test {run['tests'][0]['test_key']} --rtol 1e-3 --atol 0.5 --json"
+        again = runner.invoke(app, words.split())
         assert again.exit_code == 0, again.output
         builds = {
             build["build"]: (build["old"], build["new"])

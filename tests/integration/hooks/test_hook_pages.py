@@ -6,11 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from api import ELSEWHERE, Api
+from api import Api
 from gonogo_service.ci import incoming
 from gonogo_service.kit.database.states import HookSource
 from hook_payloads import HEAD, REPOSITORY, deliver, pull_request, push
@@ -29,22 +28,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> I
 @pytest.fixture
 def api(shared: Api) -> Api:
     return emptied(shared)
-
-
-def browser(api: Api, *scopes: str) -> tuple[Any, dict[str, str]]:
-    """A browser that has logged in, and the header that its pages send with what they change."""
-    client = api.visitor(ELSEWHERE)
-    assert (
-        client.post(
-            "/login", data={"token": api.token(*scopes)["Authorization"].removeprefix("Bearer ")}
-        ).status_code
-        == 303
-    )
-    return client, {
-        "X-CSRF-Token": client.get("/hooks")
-        .text.split('name="csrf-token" content="')[1]
-        .split('"')[0]
-    }
 
 
 def test_a_delivery_leads_to_its_runs_and_they_lead_back(api: Api) -> None:
@@ -103,7 +86,7 @@ def test_what_started_nothing_is_worked_off_again_from_its_page(api: Api) -> Non
     )
     work(api)
     (line,) = came(api)
-    admin, csrf = browser(api, "admin")
+    admin, csrf = api.browser("admin")
     page = admin.get(f"/hooks/{line['id']}").text
     view = admin.get(f"/hooks/{line['id']}.json").json()
     assert f'data-post="{view["replay"]}"' in page
@@ -120,7 +103,7 @@ def test_what_started_nothing_is_worked_off_again_from_its_page(api: Api) -> Non
     assert "Waiting" in admin.get(f"/hooks/{line['id']}").text
     assert work(api) == 1
     assert len(commit_checks(api)) == 1
-    reader, _ = browser(api, "read")
+    reader, _ = api.browser("read")
     for path in (f"/hooks/{line['id']}", f"/hooks/{line['id']}.json"):
         response = reader.get(path)
         assert response.status_code == 200

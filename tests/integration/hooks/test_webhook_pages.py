@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from api import ELSEWHERE, Api, in_process
+from api import Api, in_process
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import DeliveryState
 from gonogo_service.webhooks import store as webhooks
@@ -42,19 +42,9 @@ def store_message(
     return hook.id, message
 
 
-def browser(api: Api, *scopes: str) -> tuple[Any, dict[str, str]]:
-    """A browser that has logged in, and the header that its pages send with what they change."""
-    client = api.visitor(ELSEWHERE)
-    token = api.token(*scopes)["Authorization"].removeprefix("Bearer ")
-    assert client.post("/login", data={"token": token}).status_code == 303
-    return client, {
-        "X-CSRF-Token": client.get("/").text.split('name="csrf-token" content="')[1].split('"')[0]
-    }
-
-
 def test_a_message_is_found_looked_at_and_sent_again_from_its_page(api: Api) -> None:
     hook, message = store_message(api)
-    admin, csrf = browser(api, "admin")
+    admin, csrf = api.browser("admin")
     listed = admin.get("/webhooks.json").json()["items"][0]
     assert (listed["id"], listed["waiting"], listed["last"]["state"]) == (hook, 0, "failed")
     of_hook = f"/webhooks/{hook}"
@@ -91,7 +81,7 @@ def test_a_disabled_webhook_is_told_nothing(
     hook, message = store_message(api, kind="message", url="slack://…")
     with api.context.session() as session:
         webhooks.disable(session, hook, "the receiver answered 410 (gone)")
-    admin, _ = browser(api, "admin")
+    admin, _ = api.browser("admin")
     for path in ("/webhooks", f"/webhooks/{hook}", f"/webhooks/{hook}/deliveries/{message}"):
         page = admin.get(path).text
         assert "slack://…" in page
@@ -101,13 +91,13 @@ def test_a_disabled_webhook_is_told_nothing(
 
 def test_pages_of_webhooks_are_closed_to_others_and_say_what_is_not_there(api: Api) -> None:
     hook, message = store_message(api)
-    reader, _ = browser(api, "submit")
+    reader, _ = api.browser("submit")
     for path in ("/webhooks", f"/webhooks/{hook}", f"/webhooks/{hook}/deliveries/{message}"):
         for url in (path, path + ".json"):
             answer = reader.get(url)
             assert answer.status_code == 403
             assert "ci.example" not in answer.text
-    admin, _ = browser(api, "admin")
+    admin, _ = api.browser("admin")
     for path, status in (
         (f"/webhooks/{new_id()}", 404),
         ("/webhooks/x", 404),
@@ -127,7 +117,7 @@ def test_messages_given_up_and_those_that_wait_for_another_attempt_are_sent_agai
     with api.context.session() as session:
         for state in (DeliveryState.waiting, DeliveryState.delivered):
             store_tried(session, hook, state, payload={"n": 1})
-    admin, _ = browser(api, "admin")
+    admin, _ = api.browser("admin")
     view = admin.get(f"/webhooks/{hook}.json").json()
     late = [item["replay"] for item in view["items"] if item["state"] != "delivered"]
     page = admin.get(f"/webhooks/{hook}").text

@@ -1,8 +1,9 @@
-"""The payloads of events: a bisection's, and those of objects that are gone."""
+"""What is told of an event: the payload for programs, and one line for people."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from sqlalchemy.orm import Session
@@ -46,3 +47,63 @@ def test_a_bisection_is_told_with_its_address(current: Session) -> None:
         data = message["data"]
         assert (data["id"], data["builds"], data["runs"]) == (stored.id, ["a", "b", "c"], 0)
         assert data["url"] == f"https://gonogo.example/bisections/{stored.id}"
+
+
+URL = "https://gonogo.example/x"
+
+
+JOB = {"kernel": "layernorm_bw", "build": "b7", "state": "finished", "verdict": "fail", "url": URL}
+
+
+FLAG = {"kind": "passes_by_tolerance", "kernel": "layernorm_bw", "build": "b7", "url": URL}
+
+
+CASES: list[tuple[str, dict[str, Any], str]] = [
+    ("job.finished", JOB, f"layernorm_bw on b7: fail {URL}"),
+    ("job.finished", JOB | {"diagnosis": "s1 twice"}, f"layernorm_bw on b7: fail: s1 twice {URL}"),
+    ("job.finished", JOB | {"verdict": None}, f"layernorm_bw on b7: finished {URL}"),
+    (
+        "run.finished",
+        {"suite": {"name": "nightly"}, "builds": ["a", "b"], "verdict": "pass", "url": URL},
+        f"suite nightly on a, b: pass {URL}",
+    ),
+    ("flag.opened", FLAG, f"flag passes_by_tolerance opened for layernorm_bw on b7 {URL}"),
+    (
+        "flag.resolved",
+        FLAG | {"sentence": "Green"},
+        f"flag passes_by_tolerance resolved for layernorm_bw on b7: Green {URL}",
+    ),
+    (
+        "bisection.finished",
+        {"builds": ["a", "b", "c"], "words": "b broke it", "url": URL},
+        f"bisection of a to c: b broke it {URL}",
+    ),
+    (
+        "bisection.finished",
+        {"builds": ["a", "c"], "words": None, "state": "canceled"},
+        "bisection of a to c: canceled",
+    ),
+    (
+        "device.health_changed",
+        {"device": "lab-1/n150", "health": "bad", "reason": "no answer"},
+        "device lab-1/n150 is bad (no answer)",
+    ),
+    ("device.health_changed", {"device": "lab-1/0", "health": "good"}, "device lab-1/0 is good"),
+    ("webhook.test", {}, "webhook.test"),
+]
+
+
+@pytest.mark.parametrize(("type_", "data", "words"), CASES)
+def test_an_event_is_one_line(type_: str, data: dict[str, Any], words: str) -> None:
+    assert messages.sentence({"type": type_, "data": data}) == words
+
+
+def test_a_sender_s_text_calls_nobody_in_a_chat() -> None:
+    message = {"type": "job.finished", "data": {**JOB, "build": "<!channel>\r\n@all", "url": None}}
+    assert messages.for_people(message) == "layernorm_bw on <\u200b!channel> @\u200ball: fail"
+
+
+@pytest.mark.parametrize("type_", messages.TYPES)
+def test_an_event_whose_object_was_deleted_meanwhile_is_its_type_alone(type_: str) -> None:
+    name = type_.partition(".")[0]
+    assert messages.sentence({"type": type_, "data": {name: "deleted", "version": 3}}) == type_

@@ -8,7 +8,6 @@ import threading
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-import pytest
 import time_machine
 
 from gonogo_service.kit.database import ids
@@ -17,10 +16,8 @@ from gonogo_service.kit.database.encoding import (
     encode,
     separate,
     storable,
-    timestamp,
     utcnow,
 )
-from gonogo_service.kit.database.paging import BadCursor, Page, numbers
 
 
 def test_ids_are_uuid7_and_carry_their_time() -> None:
@@ -58,13 +55,6 @@ def test_floor_is_below_every_id_of_its_moment() -> None:
     assert before < identifier < ids.floor(utcnow() + timedelta(days=1))
 
 
-@pytest.mark.parametrize(
-    "text", ["", "x", "0190", "{" + "0" * 36 + "}", str(UUID(int=5)).upper() + "A"]
-)
-def test_what_is_no_id_is_told_apart(text: str) -> None:
-    assert not ids.is_id(text)
-
-
 def test_non_finite_statistics_become_null_with_their_kind() -> None:
     values, kinds = separate({"a": math.inf, "b": -math.inf, "c": math.nan, "d": 1.5, "e": None})
     assert values == {"a": None, "b": None, "c": None, "d": 1.5, "e": None}
@@ -76,23 +66,5 @@ def test_non_finite_statistics_become_null_with_their_kind() -> None:
     }
 
 
-def test_times_are_rfc_3339_in_utc() -> None:
-    assert (
-        timestamp(datetime(2026, 1, 31, 12, 0, 0, 5, tzinfo=UTC)) == "2026-01-31T12:00:00.000005Z"
-    )
-    assert timestamp(None) is None
-
-
 def test_text_of_a_kernel_is_made_storable() -> None:
     assert storable("a\x00b\ud800c") == "a�b?c"
-
-
-def test_pages_end_where_the_items_end() -> None:
-    assert Page.cut([1, 2, 3], 2, str) == Page((1, 2), "2")
-    assert Page.cut([1, 2], 2, str) == Page((1, 2), None)
-
-
-@pytest.mark.parametrize("cursor", ["", "1.2", "-1", "a", "1e3", "9" * 30, "²"])
-def test_foreign_cursors_are_refused(cursor: str) -> None:
-    with pytest.raises(BadCursor):
-        numbers(cursor, 1)
