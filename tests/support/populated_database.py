@@ -147,6 +147,8 @@ def _history(house: House, session: Session) -> None:
     house.show("/tests/{name}", *(urls.history(job.test_key) for job in (selection, running)))
     house.show("/jobs/{job_id}", urls.job(evil.id), hostile=True)
     house.show(urls.MATRIX, urls.matrix({"branch": "main"}), hostile=True)
+    house.show(urls.BRANCH, urls.branch({"head": HOSTILE}), hostile=True)
+    house.show(urls.BRANCH, urls.BRANCH, urls.branch({"head": compared_builds.HEAD}))
     house.show(urls.COMPARE, urls.compare(compared_builds.BASE, HOSTILE), hostile=True)
     house.show(urls.COMPARE, urls.COMPARE, urls.compare(compared_builds.BASE, compared_builds.HEAD))
 

@@ -12,6 +12,7 @@ import nightly_history
 import stored_jobs
 import stored_webhooks
 from api import Api
+from gonogo import urls
 from gonogo_dashboards.kit import site
 from gonogo_dashboards.pages import make_routes
 from gonogo_dashboards.search.search_page import LIMIT
@@ -29,7 +30,8 @@ def test_a_job_is_found_by_its_commit_although_no_build_was_registered(api: Api)
         stored_jobs.submit(session)
         job = stored_jobs.submit(session, commit=commit)
     for text in ("c0ffee1", SHA, SHA.upper()):
-        (hit,) = api.client.get(f"/search.json?q={text}").json()["items"]
+        branch, hit = api.client.get(f"/search.json?q={text}").json()["items"]
+        assert branch["url"].startswith(f"{urls.BRANCH}?head=")
         assert (hit["kind"], hit["url"]) == ("job", f"/jobs/{job.id}")
         assert hit["details"] == "commit c0ffee123456 · tt-train-2025"
 
