@@ -44,7 +44,7 @@ from gonogo_service.tests.axis_changes import DatedAnnotation
 from gonogo_service.tests.standings import Kind
 from gonogo_service.webhooks import store as webhooks
 
-EACH_TOPIC = 5
+EACH_TOPIC = 3
 """News shown per topic; a link leads to the others."""
 EACH_KIND = 3
 """Flags shown per kind; a link leads to the others."""

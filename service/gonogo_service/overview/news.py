@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session, defer
@@ -18,6 +18,7 @@ from gonogo import urls
 from gonogo.flakiness.flag_kinds import Accepted
 from gonogo.spec.described import Described
 from gonogo.spec.executors import EMULATOR
+from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.builds.model import BuildRow
 from gonogo_service.flags import store as flags
@@ -26,6 +27,7 @@ from gonogo_service.flags.noun import FlagState
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.dialect import upsert
 from gonogo_service.kit.database.ids import floor, made_at
+from gonogo_service.kit.database.records import Documented
 from gonogo_service.kit.principals import Principal
 from gonogo_service.overview.model import SeenRow
 from gonogo_service.tests import matrices, standings, test_specs
@@ -80,7 +82,7 @@ class NewsLinks:
 
 
 @dataclass(frozen=True)
-class Change:
+class NewsItem:
     """A change of a test on one branch and kind of board, of a build, a flag or a waiver."""
 
     name: str
@@ -93,7 +95,7 @@ class Change:
     before: str | None = None
     """The build on which it was different"""
     test_key: str | None = None
-    canonical: dict[str, Any] | None = None
+    canonical: Annotated[dict[str, Any] | None, Documented(TestSpec | None)] = None
     """The test in its canonical form"""
     branch: str | None = None
     arch: str | None = None
@@ -108,7 +110,7 @@ class TopicNews:
     label: str
     sentence: str
     count: int
-    items: list[Change]
+    items: list[NewsItem]
     more: str
 
 
@@ -182,7 +184,7 @@ def _standing(
     rows = session.execute(of_jobs.where(JobRow.id.in_(jobs))) if jobs else ()
     found = {job: (test, diagnosis) for job, test, diagnosis in rows}
 
-    def change(topic: Topic, variant: Variant) -> Change:
+    def change(topic: Topic, variant: Variant) -> NewsItem:
         one, before = current[variant], past.get(variant)
         other = before.build if before is not None and before.build != one.build else None
         raised = [
@@ -199,7 +201,7 @@ def _standing(
             cause = f"was {' and '.join(was)} on {before.build}" if before and was else ""
         bisect = {"test": variant.test_key, "branch": variant.branch, "first": other}
         can_bisect = other and variant.branch != EMULATOR
-        return Change(
+        return NewsItem(
             name=test_specs.name_of(str(test.get("kernel")), test),
             cause=cause or (KINDS[topic].sentence if topic in KINDS else ""),
             at=one.at,
@@ -254,13 +256,13 @@ def _gained(
         build, before = builds[place], builds[place - 1].name if place else None
         stand = {one: found for one, found in current.items() if found.build == build.name}
         kinds = ((kind, len(standings.of_kind(stand, kind))) for kind in KINDS.values())
-        parts = [f"{number} {kind.label.lower()}" for kind, number in kinds if number]
-        tests = (
-            f"{', '.join(parts) or 'none hollow or red'} of {len(standings.by_test(stand))} tests"
-        )
+        parts = ", ".join(f"{number} {kind.label.lower()}" for kind, number in kinds if number)
+        ran = len(standings.by_test(stand))
+        tests = f"{parts or 'none hollow or red'} of {ran} test{'s' * (ran != 1)}"
+        tests = tests if ran else "all of its tests ran on a newer build since, or wait"
         commit = commits.get(build.name)
         items.append(
-            Change(
+            NewsItem(
                 name=build.name,
                 cause=f"commit {commit[:SHA_DIGITS]}: {tests}" if commit else tests,
                 at=made_at(build.first_job),
@@ -292,7 +294,7 @@ def _ending(session: Session, now: datetime, most: int) -> TopicNews:
         WaiverRow.is_at(WaiverState.active, now), WaiverRow.expires_at <= end
     )
     items += [
-        Change(
+        NewsItem(
             name="Waiver",
             cause=waiver.words,
             at=waiver.expires_at,
@@ -312,6 +314,7 @@ def _yours(session: Session, who: Principal, since: datetime, most: int) -> Topi
         select(FlagRow, change)
         .join(change, change.flag_id == FlagRow.id)
         .where(FlagRow.owner == who.name, change.at > since, change.actor != who.actor)
+        .where(change.what != "opened")  # nobody owned it then
         .order_by(change.at)
         .options(defer(FlagRow.evidence))
     )
@@ -325,8 +328,8 @@ def _yours(session: Session, who: Principal, since: datetime, most: int) -> Topi
     return _news(Topic.yours, len(items), items[:most], more)
 
 
-def _of_flag(flag: FlagRow, cause: str, at: datetime) -> Change:
-    return Change(
+def _of_flag(flag: FlagRow, cause: str, at: datetime) -> NewsItem:
+    return NewsItem(
         name=f"{flag.kernel}, {flag.kind.label.lower()}",
         cause=cause,
         at=at,
@@ -342,5 +345,5 @@ def _acknowledge(flag: FlagRow) -> str | None:
     return f"{urls.flag(flag.id)}#change" if flag.state in OPEN else None
 
 
-def _news(topic: Topic, count: int, items: Iterable[Change], more: str) -> TopicNews:
+def _news(topic: Topic, count: int, items: Iterable[NewsItem], more: str) -> TopicNews:
     return TopicNews(topic, topic.label, topic.sentence, count, list(items), more)
