@@ -14,7 +14,7 @@ import pytest
 import documented
 import forked
 from patience import WAIT_S
-from running_service import Service, clean_environment, gonogo
+from running_service import TINY, Service, clean_environment, gonogo
 from servers import RedisServer
 
 
@@ -40,12 +40,10 @@ def call(place: Service, *words: str, code: int = 0, **environment: str) -> str:
 
 def submitted(place: Service, build: str, code: int, *more: str) -> dict[str, Any]:
     """Return the JSON of `gonogo submit --watch` for one build."""
-    words = (
+    words = [
         "submit",
         "--shape",
         "1,1,64,1024",
-        "--build",
-        build,
         "--rtol",
         "1e-3",
         "--atol",
@@ -54,8 +52,8 @@ def submitted(place: Service, build: str, code: int, *more: str) -> dict[str, An
         "2",
         "--watch",
         "--json",
-    )
-    job: dict[str, Any] = json.loads(call(place, *words, *more, code=code))
+    ]
+    job: dict[str, Any] = json.loads(call(place, *words, "--build", build, *more, code=code))
     return job
 
 
@@ -84,48 +82,13 @@ def test_jobs_results_and_diagnosis_of_a_job(place: Service) -> None:
     assert "drop-s1" in call(place, "jobs", "list")
 
 
-def test_a_file_may_hold_several_jobs(place: Service) -> None:
-    body = {
-        "test": {"kernel": "layernorm_fw", "shape": [1, 32, 32]},
-        "build": "correct",
-        "seeds": {"start": 0, "count": 1},
-    }
-    path = place.folder / "suite.json"
-    path.write_text(json.dumps({"jobs": [body, body | {"labels": {"part": "two"}}]}))
-    jobs = json.loads(call(place, "submit", str(path), "--json"))["items"]
-    assert len({job["id"] for job in jobs}) == 2
-    for job in jobs:
-        assert call(place, "watch", job["id"])
-
-
 def test_a_suite_gates_on_what_is_new_against_its_base(place: Service) -> None:
-    test = {
-        "kernel": "layernorm_bw",
-        "shape": [1, 1, 32, 64],
-        "tolerance": {"rtol": 1e-3, "atol": 0.5},
-    }
+    entry = {"name": "small", "test": TINY, "seeds": {"start": 0, "count": 1}}
     path = place.folder / "gate.yaml"
-    path.write_text(
-        json.dumps(
-            {
-                "name": "gate",
-                "entries": [{"name": "small", "test": test, "seeds": {"start": 0, "count": 1}}],
-            }
-        )
-    )
-    words = (
-        "submit",
-        str(path),
-        "--watch",
-        "--build",
-        "correct",
-        "--build",
-        "double-subtract",
-        "--base",
-        "correct",
-        "--json",
-    )
-    suite_run = json.loads(call(place, *words, code=1))
+    path.write_text(json.dumps({"name": "gate", "entries": [entry]}))
+    builds = "--build correct --build double-subtract --base correct"
+    words = f"submit {path} --watch {builds} --json"
+    suite_run = json.loads(call(place, *words.split(), code=1))
     (compared,) = suite_run["comparisons"]
     assert (compared["counts"], compared["gate"]["words"]) == (
         {"new_hollow_pass": 1},

@@ -3,13 +3,10 @@ as the contract says."""
 
 from __future__ import annotations
 
-import itertools
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +15,8 @@ from pydantic import SecretStr
 from sqlalchemy.orm import Session
 from standardwebhooks import Webhook
 
-from api import JOB, SECRET, Api, in_process
+from api import JOB, SECRET, Api, in_process, refusal
+from database_params import BOTH
 from gonogo_service.background.deliver import Deliver, events
 from gonogo_service.devices import store as devices
 from gonogo_service.flags.api import FLAGS
@@ -34,14 +32,12 @@ from running_service import until
 from stored_jobs import device, finished
 from webhook_receiver import MailServer, Receiver, Reply, wait_for_senders
 
-LITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-"""For tests of what happens outside the database, which is the same with each database."""
 NOWHERE = "redis://127.0.0.1:1/0"
 
 
 @pytest.fixture
-def api(database_url: str) -> Iterator[Api]:
-    with in_process(database_url, url="https://gonogo.example") as service:
+def api(lite_database_url: str) -> Iterator[Api]:
+    with in_process(lite_database_url, url="https://gonogo.example") as service:
         yield service
 
 
@@ -95,6 +91,7 @@ def deliveries(api: Api, webhook: dict[str, Any]) -> list[dict[str, Any]]:
     return list(api.get(f"/webhooks/{webhook['id']}/deliveries")["items"])
 
 
+@BOTH
 def test_a_job_that_ends_is_told_once_signed_and_logged(
     api: Api, core: BackgroundContext, sender: Deliver, receiver: Receiver
 ) -> None:
@@ -128,24 +125,6 @@ def test_a_job_that_ends_is_told_once_signed_and_logged(
     assert [entry["status"] for entry in whole["log"]] == [204]
 
 
-@LITE
-def test_the_log_says_how_many_milliseconds_a_try_took(
-    api: Api, sender: Deliver, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parts = itertools.count(1)
-    clock = SimpleNamespace(
-        perf_counter=lambda: next(parts) * 0.2500004, monotonic=time.monotonic, sleep=time.sleep
-    )
-    webhook = subscribe(api, receiver.url)
-    assert api.client.post(f"/api/v1/webhooks/{webhook['id']}:test").status_code == 202
-    monkeypatch.setattr(sending, "time", clock)
-    send(sender)
-    (delivery,) = deliveries(api, webhook)
-    whole = api.get(f"/webhooks/{webhook['id']}/deliveries/{delivery['id']}")
-    assert [entry["duration_ms"] for entry in whole["log"]] == [250.0]
-
-
-@LITE
 def test_a_day_of_failures_loses_nothing_and_then_gives_up(
     api: Api, sender: Deliver, receiver: Receiver
 ) -> None:
@@ -161,24 +140,17 @@ def test_a_day_of_failures_loses_nothing_and_then_gives_up(
             clock.shift(timedelta(seconds=0.21 * wait))
             send(sender)
             assert len(receiver.got) == before + 1
-        (webhook_delivery,) = deliveries(api, webhook)
-        assert (
-            webhook_delivery["state"],
-            webhook_delivery["tries"],
-            webhook_delivery["due_at"],
-        ) == ("failed", 10, None)
-        answer = api.client.post(
-            f"/api/v1/webhooks/{webhook['id']}/deliveries/{webhook_delivery['id']}:replay"
-        )
-        assert answer.status_code == 202
+        (sent,) = deliveries(api, webhook)
+        assert (sent["state"], sent["tries"], sent["due_at"]) == ("failed", 10, None)
+        path = f"/api/v1/webhooks/{webhook['id']}/deliveries/{sent['id']}:replay"
+        assert api.client.post(path).status_code == 202
         send(sender)
-        (webhook_delivery,) = deliveries(api, webhook)
-    assert (webhook_delivery["state"], webhook_delivery["tries"]) == ("delivered", 11)
+        (sent,) = deliveries(api, webhook)
+    assert (sent["state"], sent["tries"]) == ("delivered", 11)
     assert len({got.headers["webhook-id"] for got in receiver.got}) == 1
     assert len({got.headers["webhook-timestamp"] for got in receiver.got}) == 10
 
 
-@LITE
 def test_a_receiver_gets_all_its_messages_in_one_turn_until_it_refuses_one(
     api: Api, sender: Deliver, receiver: Receiver
 ) -> None:
@@ -192,7 +164,6 @@ def test_a_receiver_gets_all_its_messages_in_one_turn_until_it_refuses_one(
     assert len(receiver.got) == 6
 
 
-@LITE
 def test_what_receivers_do_wrong(api: Api, sender: Deliver, receiver: Receiver) -> None:
     webhook = subscribe(api, receiver.url)
     receiver.replies = [
@@ -223,7 +194,6 @@ def test_what_receivers_do_wrong(api: Api, sender: Deliver, receiver: Receiver) 
     assert api.client.post(f"/api/v1/webhooks/{webhook['id']}:test").status_code == 422
 
 
-@LITE
 def test_a_slow_receiver_delays_nobody_and_a_dead_one_is_tried_again(
     api: Api, sender: Deliver, receiver: Receiver
 ) -> None:
@@ -272,7 +242,6 @@ def test_a_receiver_that_sends_a_byte_now_and_then_is_not_listened_to_for_ever(
 
 
 @pytest.mark.slow
-@LITE
 def test_a_receiver_with_a_thousand_messages_does_not_hide_the_others(
     api: Api, sender: Deliver, receiver: Receiver
 ) -> None:
@@ -304,7 +273,6 @@ def test_a_receiver_with_a_thousand_messages_does_not_hide_the_others(
     wait_for_senders()
 
 
-@LITE
 def test_a_message_that_can_t_be_written_is_a_failed_try_and_stalls_no_other(
     api: Api, sender: Deliver, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,7 +296,6 @@ def test_a_message_that_can_t_be_written_is_a_failed_try_and_stalls_no_other(
     assert log[0]["error"] == "KeyError: 'a bug'"
 
 
-@LITE
 def test_private_addresses_need_a_word_of_the_settings(
     api: Api, core: BackgroundContext, receiver: Receiver
 ) -> None:
@@ -343,7 +310,6 @@ def test_private_addresses_need_a_word_of_the_settings(
     assert "not a public address" in log[0]["error"]
 
 
-@LITE
 def test_both_secrets_sign_for_a_day_after_a_rotation(
     api: Api, sender: Deliver, receiver: Receiver
 ) -> None:
@@ -368,7 +334,6 @@ def chat(receiver: Receiver) -> str:
     return f"mmost://{receiver.url.split('/')[2]}/{TOKEN}"
 
 
-@LITE
 def test_people_get_a_line_in_a_chat_and_by_mail_and_the_address_stays_secret(
     api: Api, core: BackgroundContext, sender: Deliver, receiver: Receiver
 ) -> None:
@@ -406,7 +371,6 @@ def test_people_get_a_line_in_a_chat_and_by_mail_and_the_address_stays_secret(
         assert "me@lab.example" not in text
 
 
-@LITE
 def test_a_message_to_people_is_tried_again_and_its_error_keeps_the_secret(
     api: Api, core: BackgroundContext, sender: Deliver, receiver: Receiver
 ) -> None:
@@ -468,30 +432,17 @@ def test_every_kind_of_event_is_told_in_words(migrated_sqlite_url: str) -> None:
             )
 
 
-def test_subscriptions_are_changed_listed_and_deleted(api: Api, receiver: Receiver) -> None:
+def test_subscriptions_are_changed_and_deleted(api: Api, receiver: Receiver) -> None:
     webhook = subscribe(api, receiver.url, description="ours")
     path = f"/api/v1/webhooks/{webhook['id']}"
     assert webhook["secret"] not in api.client.get(path).text
-    assert (
-        api.client.patch(path, json={"state": "disabled"}).json()["reason"] == "disabled by local"
-    )
+    disabled = api.client.patch(path, json={"state": "disabled"}).json()
+    assert disabled["reason"] == "disabled by local"
     changed = api.client.patch(path, json={"state": "active", "events": ["*"]}).json()
-    assert (changed["state"], changed["reason"], changed["events"], changed["version"]) == (
-        "active",
-        None,
-        ["*"],
-        3,
-    )
-    assert [hook["id"] for hook in api.get("/webhooks")["items"]] == [webhook["id"]]
+    expected = {"state": "active", "reason": None, "events": ["*"], "version": 3}
+    assert {name: changed[name] for name in expected} == expected
     assert api.client.delete(path).status_code == 200
     assert api.client.get(path).status_code == 404
-    actions = [entry["action"] for entry in api.get("/audit")["items"]]
-    assert actions[:4] == [
-        "webhook.deleted",
-        "webhook.changed",
-        "webhook.changed",
-        "webhook.created",
-    ]
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
@@ -522,10 +473,9 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_bad_subscriptions_store_nothing(migrated_sqlite_url: str) -> None:
-    with in_process(migrated_sqlite_url) as api:
-        before = api.rows()
-        for body, field in BAD:
-            answer = api.client.post("/api/v1/webhooks", json=body)
-            assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field), body
-        assert api.rows() == before
+def test_bad_subscriptions_store_nothing(api: Api) -> None:
+    before = api.rows()
+    for body, field in BAD:
+        answer = api.client.post("/api/v1/webhooks", json=body)
+        assert refusal(answer) == (422, field), body
+    assert api.rows() == before

@@ -97,36 +97,6 @@ def report_of(*tests: Compared, **changes: Any) -> report.Report:
     )
 
 
-def test_a_new_hollow_pass_is_red_and_says_where_why_and_how_to_see_it_again() -> None:
-    answer = report_of(
-        a_test(Class.new_hollow_pass, Verdict.pass_by_tolerance, check="gonogo check --seeds 1"),
-        a_test(Class.passed, Verdict.pass_),
-    )
-    assert answer.status() == {
-        "state": "failure",
-        "context": "gonogo/nightly/small (pull_request)",
-        "description": "1 new hollow pass, 1 passed",
-        "target_url": COMPARED,
-    }
-    text = report.comment([answer])
-    assert text.startswith(report.MARKER)
-    assert "**New hollow pass** (1)" in text
-    assert (
-        "[layernorm\\_bw 32x64](https://g.example/jobs/job-1): words of new\\_hollow\\_pass" in text
-    )
-    assert "s1 is subtracted twice" in text
-    assert "```sh\n  gonogo check --seeds 1\n  ```" in text
-    check = answer.check()
-    assert (check["status"], check["conclusion"], check["external_id"]) == (
-        "completed",
-        "failure",
-        "0195",
-    )
-    (annotation,) = answer.annotations
-    assert (annotation["annotation_level"], annotation["path"]) == ("failure", ".github")
-    assert annotation["message"].endswith("gonogo check --seeds 1")
-
-
 @pytest.mark.parametrize(
     ("kind", "verdict", "state", "conclusion"),
     [
