@@ -183,8 +183,8 @@ def _bar(name: str, tests: Sequence[RunSummary]) -> SideBar:
 def _parts(tests: Sequence[RunSummary]) -> tuple[Count, ...]:
     """Return the parts of a bar: tests by worst verdict, those that are also hollow apart."""
     verdicts = [(build_cells.verdict_of(run.counts), run) for run in tests]
-    hollow = build_cells.HOLLOW
-    numbers = Counter((one, run.of(hollow) > 0 and one != hollow) for one, run in verdicts)
+    only = build_cells.HOLLOW
+    numbers = Counter((one, run.of(only) > 0 and one != only) for one, run in verdicts)
     parts: list[Count] = []
     for verdict in words.ordered({verdict for verdict, _ in numbers}):
         looks = words.mark(verdict)

@@ -17,7 +17,8 @@ from gonogo_dashboards.devices.fleet import WORST_FIRST, Fleet
 from gonogo_dashboards.kit import words
 from gonogo_service.devices.history import DayDevices
 from gonogo_service.devices.sick_devices import SICK
-from gonogo_service.tests.standings import Kind, Standing, Standings, by_test, of_kind
+from gonogo_service.tests.recent_builds import Standing
+from gonogo_service.tests.standings import Kind, Standings, by_test, of_kind
 
 WEEK = timedelta(days=7)
 TILES = Kind.hollow, Kind.red, Kind.flaky

@@ -150,9 +150,9 @@ class _VariantPage:
         self.of_build = [job for job in self.jobs if job.build == self.status.build]
         build = self.status.build or ""
         results = matrices.cells(session, [self.key], Place([build], **self.here))
-        shown = results.get((variant, build))
-        self.verdict = None if shown is None else shown.verdict
-        self.hollow = shown is not None and shown.hollow
+        result = results.get((variant, build))
+        self.verdict = None if result is None else result.verdict
+        self.hollow = result is not None and result.hollow
         metric = query.get("metric", "")
         if metric not in METRICS:
             metric = _deciding(self._declared(query.get("output", "")))

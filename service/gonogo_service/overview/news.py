@@ -1,4 +1,4 @@
-"""What changed since a reader was here: the overview's panel and the API's answer. Bounded reads.
+"""Changes since a reader was here: the overview's panel and the API's answer. Bounded reads.
 
 How tests stand now and stood then are two readings of gonogo_service.tests.standings: a test is
 newly hollow where the overview's number counts it and did not then.
@@ -116,7 +116,7 @@ class TopicNews:
 
 @dataclass(frozen=True)
 class News:
-    """What changed since a reader was here; without `topics` nothing did."""
+    """The changes since a reader was here; without `topics` nothing did."""
 
     since: datetime
     until: datetime
@@ -182,7 +182,7 @@ def _standing(
     jobs = [current[variant].job for variant in shown]
     of_jobs = select(JobRow.id, TestSpecRow.test, JobRow.diagnosis_words).join(JobRow.spec)
     rows = session.execute(of_jobs.where(JobRow.id.in_(jobs))) if jobs else ()
-    found = {job: (test, diagnosis) for job, test, diagnosis in rows}
+    test_and_diagnosis = {job: (test, diagnosis) for job, test, diagnosis in rows}
 
     def change(topic: Topic, variant: Variant) -> NewsItem:
         one, before = current[variant], past.get(variant)
@@ -192,7 +192,7 @@ def _standing(
             for flag in flagged.get(variant.test_key, ())
             if Variant.of(flag) == variant and flag.kind.accepts in _EXPLAINS.get(topic, ())
         ]
-        test, diagnosis = found[one.job]
+        test, diagnosis = test_and_diagnosis[one.job]
         cause = diagnosis or next((flag.kind.sentence for flag in raised), "")
         if topic is Topic.fixed:
             was = [
@@ -217,7 +217,9 @@ def _standing(
             before=other,
             test_key=variant.test_key,
             canonical=test,
-            **variant.place,
+            branch=variant.branch,
+            arch=variant.arch,
+            board=variant.board,
         )
 
     for topic, variants in changed.items():
@@ -231,7 +233,9 @@ def _latest(
     current: Standings, keys: Collection[str], having: Standings, kinds: Collection[Kind]
 ) -> list[Variant]:
     """Return a variant of each test, of those that have a kind; the one that ran last first."""
-    of_kinds = {one for one, found in having.items() if any(getattr(found, k) for k in kinds)}
+    of_kinds = {
+        one for one, standing in having.items() if any(getattr(standing, kind) for kind in kinds)
+    }
     candidates = (one for one in of_kinds & current.keys() if one.test_key in keys)
     newest_last = sorted(candidates, key=lambda one: (current[one].at, one))
     latest = {variant.test_key: variant for variant in newest_last}
@@ -254,10 +258,10 @@ def _gained(
     items = []
     for place in new[:most]:
         build, before = builds[place], builds[place - 1].name if place else None
-        stand = {one: found for one, found in current.items() if found.build == build.name}
-        kinds = ((kind, len(standings.of_kind(stand, kind))) for kind in KINDS.values())
+        on_it = {variant: one for variant, one in current.items() if one.build == build.name}
+        kinds = ((kind, len(standings.of_kind(on_it, kind))) for kind in KINDS.values())
         parts = ", ".join(f"{number} {kind.label.lower()}" for kind, number in kinds if number)
-        ran = len(standings.by_test(stand))
+        ran = len(standings.by_test(on_it))
         tests = f"{parts or 'none hollow or red'} of {ran} test{'s' * (ran != 1)}"
         tests = tests if ran else "all of its tests ran on a newer build since, or wait"
         commit = commits.get(build.name)
@@ -284,10 +288,10 @@ def _ending(session: Session, now: datetime, most: int) -> TopicNews:
     acknowledged = select(FlagRow).where(
         FlagRow.state == FlagState.acknowledged, FlagRow.expires_at.between(now, end)
     )
-    found = session.scalars(acknowledged.options(defer(FlagRow.evidence)))
+    flag_rows = session.scalars(acknowledged.options(defer(FlagRow.evidence)))
     items = [
         _of_flag(flag, f"acknowledged by {flag.owner}: {flag.reason}", flag.expires_at)
-        for flag in found
+        for flag in flag_rows
         if flag.expires_at
     ]
     waivers = select(WaiverRow).where(
@@ -336,7 +340,9 @@ def _of_flag(flag: FlagRow, cause: str, at: datetime) -> NewsItem:
         links=NewsLinks(urls.flag(flag.id), acknowledge=_acknowledge(flag)),
         build=flag.build,
         test_key=flag.test_key,
-        **Variant.of(flag).place,
+        branch=flag.branch,
+        arch=flag.arch,
+        board=flag.board,
     )
 
 

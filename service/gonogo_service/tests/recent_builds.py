@@ -66,7 +66,7 @@ FLAGS = "hollow", "wrong", "false_alarm", "red", "flaky", "lost"
 
 @dataclass(frozen=True)
 class Standing:
-    """What the results of a test on a build say, or those on several builds or variants."""
+    """A summary of a test's results on a build, or on several builds or variants."""
 
     hollow: bool
     """Some seed, or test of a selection, passes only by tolerance."""
@@ -106,7 +106,9 @@ def per_build(jobs: Subquery) -> Select[Any]:
     """
     # in few words: psycopg reads a statement of more than 4 kB anew each time
     job, block = jobs.c, aliased(JobBlockRow, name="b")
-    ranks = {literal_column(f"'{one}'"): literal_column(f"'{99 - one.rank}'") for one in Verdict}
+    ranks: Mapping[Any, Any] = {
+        literal_column(f"'{one}'"): literal_column(f"'{99 - one.rank}'") for one in Verdict
+    }
     badness = case(ranks, value=job.verdict, else_=literal_column("'00'"))
     failed, passed = (func.sum(one) > literal_column("0") for one in (block.failed, block.passed))
     place = *(job[name] for name in NAMES), job.build_sequence, job.build
@@ -160,8 +162,8 @@ def on_builds(
     """Return the results of tests on builds by variant and build; `conditions` are on jobs."""
     of_tests = JobRow.test_key.in_(list(test_keys)), JobRow.build.in_(list(builds))
     query = per_build(select(*JOBS).where(ENDED, *of_tests, *conditions).subquery())
-    found = map(result, session.execute(query))
-    return {(variant, one.build): one for variant, one in found}
+    read = map(result, session.execute(query))
+    return {(variant, one.build): one for variant, one in read}
 
 
 def results(
@@ -183,8 +185,8 @@ def results(
             "before": _NO_END if before is None else floor(before),
             "jobs": min(_NEWEST_JOBS, builds + 12),
         }
-        each = [astuple(variant) for variant in batch]
-        for _, *row, newest in of_each(session, _last_builds, COLUMNS, each, values):
+        places = [astuple(variant) for variant in batch]
+        for _, *row, newest in of_each(session, _last_builds, COLUMNS, places, values):
             variant, one = result(row)
             sequence = row[len(NAMES)]
             # The emulator's builds have one sequence number; there the newest job decides.

@@ -83,9 +83,9 @@ def test_a_reader_sees_each_change_with_its_cause_until_it_is_seen(
             page = api.client.get("/").text
             assert all(label in page for label in ("Newly hollow", "Newly red", "Fixed", "Bisect"))
             assert "epsilon 1e-05" in page, "tests of one shape have labels of their own"
-            taken = {"state": "acknowledged", "reason": "known"}
+            acknowledged = {"state": "acknowledged", "reason": "known"}
             end = {"expires": (now + timedelta(hours=3)).isoformat()}
-            answer = api.client.patch(f"/api/v1/flags/{flag['id']}", json={**taken, **end})
+            answer = api.client.patch(f"/api/v1/flags/{flag['id']}", json={**acknowledged, **end})
             assert answer.status_code == 200, answer.text
             (ending,) = tell(api)["ending"]
             assert ending["cause"] == "acknowledged by local: known"
