@@ -39,7 +39,7 @@ class Area(NamedTuple):
 _JOB_TESTS = """
     tests/integration/api/test_api_jobs.py tests/integration/api/test_api_results.py
     tests/integration/api/test_api_sequential.py tests/integration/api/test_hostile_hosts.py
-    tests/integration/background/test_flow_*.py tests/integration/background/test_reaper.py
+    tests/integration/background/test_flow_[!b]*.py tests/integration/background/test_reaper.py
     tests/integration/background/test_sequential_seeds.py
     tests/integration/dashboards/test_job_page_parts.py
     tests/integration/dashboards/test_truth_of_jobs.py tests/integration/storage/test_job_seeds.py
@@ -48,7 +48,8 @@ _JOB_TESTS = """
 AREAS = {
     "judge": Area(
         "gonogo/judgment/*.py gonogo/judging/*.py",
-        "tests/unit/domain/judgment tests/unit/domain/judging",
+        """tests/unit/domain/judgment tests/unit/domain/judging
+        tests/unit/domain/public/test_judgment.py""",
     ),
     "verdicts": Area(
         "gonogo/spec/verdicts.py",
@@ -71,8 +72,7 @@ AREAS = {
         gonogo_service/people/live_principals.py gonogo_service/people/failures.py
         gonogo_service/people/visit.py gonogo_service/kit/principals.py""",
         """tests/integration/api/test_auth_*.py tests/integration/api/test_token_life.py
-        tests/integration/api/test_hostile_hosts.py tests/integration/api/test_resources.py
-        tests/unit/service/test_principals.py""",
+        tests/integration/api/test_hostile_hosts.py tests/integration/api/test_resources.py""",
     ),
     "hooks": Area(
         "gonogo_service/ci/*.py",
