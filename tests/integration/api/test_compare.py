@@ -181,13 +181,17 @@ def test_a_comparison_takes_as_many_statements_for_three_tests_as_for_one(api: A
             for number in numbers:
                 wrong = {"wrong": True}
                 compared_builds.both(session, looser(number), wrong, {**wrong, "red": [4, 6]})
-        statements.clear()
-        items = api.get(f"/compare?base={BASE}&head={HEAD}")["items"]
-        return items, len(statements)
+        with api.context.session() as session:  # other threads have other connections
+            event.listen(
+                session.connection(),
+                "before_cursor_execute",
+                lambda *given: statements.append(given[2]),
+            )
+            statements.clear()
+            comparison = comparing.compare(session, BASE, HEAD)
+            comparing.with_checks(session, comparison, comparison.tests)
+        return api.get(f"/compare?base={BASE}&head={HEAD}")["items"], len(statements)
 
-    event.listen(
-        api.context.engine, "before_cursor_execute", lambda *given: statements.append(given[2])
-    )
     (_, few), (items, many) = read(0), read(1, 2)
     assert (len(items), many) == (3, few)
     for item in items:  # the worst, as the job's page has it
