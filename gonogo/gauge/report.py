@@ -11,6 +11,7 @@ from gonogo.flakiness.grades import Sharpness
 from gonogo.gauge.advice import advice
 from gonogo.gauge.comparators import comparators
 from gonogo.gauge.gates import Gate, judging
+from gonogo.gauge.slack import slack
 from gonogo.gauge.summary import (
     FalseAlarms,
     GateSummary,
@@ -82,6 +83,7 @@ def report(test: TestSpec, rows: Sequence[Row], gates: Sequence[str] = ()) -> Me
         },
         windows=windows,
         advice=advised,
+        slack=slack(declared, advised, right_rows, [row for row in able if _passes(declared, row)]),
         gates={name: gate for name, gate in judged.items() if gate is not None},
         words="",
     )

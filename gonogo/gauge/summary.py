@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -137,6 +138,34 @@ class AdvisedTolerance:
 
 
 @dataclass(frozen=True)
+class Slack:
+    """How loose a test's tolerance is on one output.
+
+    Errors are shares of the largest that the declared tolerance allows: at 1 green turns red.
+    """
+
+    output: str
+    comparator: Name
+    """The declared one that leaves right kernels the least room"""
+    needed: float | None
+    """The largest error that a right kernel may have; null where nothing bounds it"""
+    advised: float | None
+    """The largest that the advised tolerance allows; null where that depends on the values"""
+    advice: dict[str, float]
+    """The advised tolerance of the output; {} for none"""
+    passing: float | None
+    """The largest error of a mutant that passes the test; null for none beyond a right kernel's"""
+    mutant: str | None
+
+    @property
+    def factor(self) -> float | None:
+        """How many times the error that right kernels need the tolerance allows; None: no bound."""
+        if self.needed is None:
+            return None
+        return 1 / self.needed if self.needed else math.inf
+
+
+@dataclass(frozen=True)
 class GateSummary:
     """A public suite's gate on the same runs."""
 
@@ -166,6 +195,8 @@ class MeasuredTest:
     """By kernel, with detection limits"""
     windows: list[WindowSummary]
     advice: AdvisedTolerance
+    slack: list[Slack]
+    """Of each output with a declared tolerance"""
     gates: dict[str, GateSummary]
     words: str
 

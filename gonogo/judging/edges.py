@@ -45,7 +45,8 @@ def edges(
     """Return the edges of each output that an arithmetic explains, in plain JSON types.
 
     The numbers have the names of the statistics: `needed_atol` by rtol, `rel_frobenius`,
-    `pcc_deficit`, `ulp_max`; None where nothing is bounded. `alarm` is the chance that the declared
+    `pcc_deficit`, `ulp_max`, and `tolerance_ratio` of the declared allclose; None where nothing is
+    bounded. `alarm` is the chance that the declared
     allclose fails a right kernel on such a seed; None where the test declares none.
 
     raw: the inputs as gonogo.judging.inputs draws them; given: as the device got them; judgement:
@@ -91,6 +92,7 @@ def edges_of(
             "rel_frobenius": error / norm if norm else math.inf if error else 0.0,
             "pcc_deficit": _pcc_deficit(error / spread) if spread > error else math.inf,
             "ulp_max": float(steps.max()),
+            "tolerance_ratio": math.nan if today is None else _ratio(most, today.allowed(raw)),
         }
         needed = {repr(rtol): max(float((most - rtol * size).max()), 0.0) for rtol in rtols}
         alarm = None if today is None else _plain(red_rate(cells, shift, today.allowed(raw)))
@@ -120,6 +122,11 @@ def _largest_sum(squares: Doubles) -> float:
         sums = np.moveaxis(squares, axis, 0).reshape(squares.shape[axis], -1).sum(axis=1)
         spreads.append(math.sqrt(sums.size) * float(sums.std()))
     return float(squares.sum()) + DEVIATIONS * max(spreads)
+
+
+def _ratio(most: Doubles, allowed: Doubles) -> float:
+    """Return the largest error divided by its tolerance; 0 where there is no error."""
+    return float(np.where(most > 0, most / allowed, 0.0).max(initial=0.0))
 
 
 def _pcc_deficit(relative: float) -> float:

@@ -24,7 +24,7 @@ from gonogo_service.results import api as results
 from gonogo_service.schedules import api as schedules
 from gonogo_service.suites import api as suites
 from gonogo_service.suites import runs_api as runs
-from gonogo_service.tests.api import rejudgements, tests
+from gonogo_service.tests.api import rejudgements, tests, tolerances
 from gonogo_service.waivers import api as waivers
 from gonogo_service.webhooks import api as webhooks
 
@@ -46,6 +46,7 @@ def routers() -> list[APIRouter]:
         runs,
         schedules,
         rejudgements,
+        tolerances,
     )
     fleet_and_ci = (
         builds,

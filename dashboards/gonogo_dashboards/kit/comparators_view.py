@@ -87,7 +87,7 @@ def _checks(
     for name, allowed in others(declared).items():
         value = _number(statistics.get(OF_COMPARATORS[name]))
         if name == "pcc":
-            shown = "undefined" if value is None else _pcc(value)
+            shown = "undefined" if value is None else pcc(value)
             holds = value is not None and 1 - value >= allowed
             yield f"PCC {shown}, needs {commands.plain(allowed)}", holds
         else:
@@ -96,7 +96,7 @@ def _checks(
             yield f"{label} {words.number(value)}, allowed {commands.plain(allowed)}", holds
 
 
-def _pcc(deficit: float) -> str:
+def pcc(deficit: float) -> str:
     """Return a PCC with three digits of its distance from 1, which six digits would hide."""
     if not 0 < deficit < 1:
         return f"{1 - deficit:.6g}"

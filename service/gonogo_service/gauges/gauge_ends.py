@@ -64,6 +64,7 @@ def conclude(session: Session, job: JobRow, state: JobState, *, now: datetime) -
     ]
     gauge.sharpness = here.sharpness
     gauge.misses = {name: [rate.count, rate.of] for name, rate in here.misses.parts.items()}
+    gauge.slack = here.slack if state is JobState.finished else None
     gauge.words = _brief(here, tried)
     sentences = {row["part"]: row["sentence"] for row in rows if row.get("sentence")}
     gauge.report = GaugeReport(

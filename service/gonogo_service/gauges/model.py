@@ -17,7 +17,7 @@ from gonogo import urls
 from gonogo.flakiness.grades import Sharpness
 from gonogo.gauge.elsewhere import OtherInputs
 from gonogo.gauge.kernels import Planned
-from gonogo.gauge.summary import GaugeReport
+from gonogo.gauge.summary import GaugeReport, Slack
 from gonogo.urls import API
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.base import Base
@@ -81,6 +81,9 @@ class GaugeRow(Base):
     )
     # Wrong part -> [passed seeds, seeds on which it can show]; the grade is computed from this.
     misses: Mapped[dict[str, Any] | None] = mapped_column(info=INTERNAL)
+    slack: Mapped[list[Slack] | None] = mapped_column(
+        Stored(list[Slack]), info=INTERNAL, doc="null until it has finished"
+    )
     words: Mapped[str | None]  # the findings in a few sentences
     report: Mapped[GaugeReport | None] = mapped_column(
         Stored(GaugeReport),

@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Select, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
-from gonogo.gauge.summary import GaugeReport, MeasuredRate
+from gonogo.gauge.summary import GaugeReport, MeasuredRate, Slack
 from gonogo_service.gauges.model import GaugeRow
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.ids import is_id
@@ -23,6 +23,18 @@ class LastReport:
     gauge: str
     finished_at: datetime
     report: GaugeReport
+
+
+@dataclass(frozen=True)
+class GaugedSlack:
+    """What a test's last finished gauge says about its tolerance."""
+
+    gauge: str
+    slack: list[Slack]
+    passing: int
+    """The mutants that pass it on some seed"""
+    mutants: int
+    """Those that can show"""
 
 
 def get(session: Session, gauge_id: str) -> GaugeRow | None:
@@ -45,6 +57,24 @@ def sharpness_of(
     query = _last_first(select(GaugeRow.misses), test_key, branch, arch, board)
     misses = session.scalar(query) or {}
     return {name: MeasuredRate.counted(count, of) for name, (count, of) in misses.items()}
+
+
+def slacks(session: Session) -> dict[str, GaugedSlack]:
+    """Return the slack of each gauged test by its last finished gauge, whatever its branch."""
+    row, newest = GaugeRow, aliased(GaugeRow)
+    of_test = newest.test_key == row.test_key, newest.slack.is_not(None)
+    last = select(newest.id).where(*of_test).order_by(newest.id.desc()).limit(1)
+    query = select(row.test_key, row.id, row.slack, row.misses)
+    query = query.where(row.id == last.correlate(row).scalar_subquery())
+    return {
+        key: GaugedSlack(
+            gauge,
+            slack,
+            sum(count > 0 for count, _ in (misses or {}).values()),
+            sum(of > 0 for _, of in (misses or {}).values()),
+        )
+        for key, gauge, slack, misses in session.execute(query)
+    }
 
 
 def _last_first(

@@ -179,11 +179,15 @@ class Resource(Listing[R]):
 
         filters = {name: _query(noun.kinds.get(name), text) for name, text in noun.filters.items()}
         paging = {"limit": (Limit, 50), "cursor": (Cursor, None), "format": (Format, "json")}
-        order = "newest first" if self.by_id else "by name"
-        verb = Verb("listed", f"List {noun.several}, {order}", scope=noun.scope)
+        verb = Verb("listed", f"List {noun.several}, {self.order}", scope=noun.scope)
         doc = f"List {noun.several} that match all filters."
         model: Any = Page[self.line]  # type: ignore[name-defined]
         self._route("GET", "", list_, verb, doc, model, {**filters, **paging}, responses=CSV)
+
+    @property
+    def order(self) -> str:
+        """Return the order of the list, in words."""
+        return "newest first" if self.by_id else "by name"
 
     def _add_show(self) -> None:
         def show(context: Context, _who: Principal, **path: str) -> Any:

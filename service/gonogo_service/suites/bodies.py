@@ -19,7 +19,7 @@ from gonogo.spec.validation import MAX_ERRORS, Refused, line_error
 from gonogo_service.jobs.bodies import Commit, SeedOptions, Seeds
 from gonogo_service.kit.strict import Builds, Labels, Strict
 from gonogo_service.suites.all_problems import beside
-from gonogo_service.suites.noun import SuiteName
+from gonogo_service.suites.noun import MAX_TEXT, SuiteName
 
 
 class Defaults(SeedOptions):
@@ -54,6 +54,13 @@ class Entry(Defaults):
     matrix: Matrix | None = None
 
 
+class SuiteFile(Strict):
+    """The file that a suite was pushed from, of which `POST /tolerances:patch` makes diffs."""
+
+    path: str = Field(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f]+$")
+    text: str = Field(max_length=MAX_TEXT)
+
+
 class SuiteIn(Strict):
     """A suite: a named list of tests.
 
@@ -65,6 +72,7 @@ class SuiteIn(Strict):
     builds: Builds = Field([], description="Builds of a run that names none")
     defaults: Defaults = Defaults()
     entries: list[Entry] = Field(min_length=1, max_length=MAX_TESTS)
+    file: SuiteFile | None = None
 
     @model_validator(mode="wrap")
     @classmethod

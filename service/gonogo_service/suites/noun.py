@@ -12,6 +12,8 @@ from gonogo.spec.suites import MAX_NAME
 from gonogo_service.kit.database.states import RunState
 from gonogo_service.kit.strict import NAME
 
+MAX_TEXT = 200_000
+"""Characters of a suite's file that are stored."""
 SuiteName = Annotated[str, Field(pattern=NAME, max_length=MAX_NAME)]
 SUITES = Noun(
     "suites",

@@ -23,11 +23,16 @@ _KEY = (("key", Text()),)
 
 def latest(session: Session, test_keys: Collection[str]) -> dict[str, str]:
     """Return "suite: entry" of each test that a suite ran lately; others are left out."""
+    return {key: f"{suite}: {entry}" for key, (suite, entry) in newest(session, test_keys).items()}
+
+
+def newest(session: Session, test_keys: Collection[str]) -> dict[str, tuple[str, str]]:
+    """Return the suite that ran each test last, and its entry; other tests are left out."""
     names = {}
     for batch in batched(sorted(set(test_keys)), _MAX_TESTS):
         rows = of_each(session, _newest_name, _KEY, [(key,) for key in batch])
         for number, suite, entry in rows:
-            names[batch[number]] = f"{suite}: {entry}"
+            names[batch[number]] = suite, entry
     return names
 
 

@@ -12,7 +12,7 @@ from gonogo.cli.kit.body_options import JSON, pairs
 from gonogo.cli.kit.client import Client
 from gonogo.cli.kit.fail_on import FailOn, fail_on_option
 from gonogo_service.cli import suites as files
-from gonogo_service.suites.noun import SUITES
+from gonogo_service.suites.noun import MAX_TEXT, SUITES
 
 FAIL_ON = fail_on_option("Only with --watch.")
 OF_A_RUN = ("labels", "commit")
@@ -49,6 +49,8 @@ def push(
             content = files.read(file)
             files.require_suite(content, file)
             suite = {name: value for name, value in content.items() if name not in OF_A_RUN}
+            if len(text := file.read_text()) <= MAX_TEXT:
+                suite["file"] = {"path": _path(file), "text": text}
             with files.problems_in(file):
                 stored.append(client.call("POST", SUITES.address, body=suite))
     if as_json:
@@ -60,6 +62,12 @@ def push(
                 f"stored {suite['name']}, version {suite['version']}: "
                 f"{count} test{'s' * (count != 1)}"
             )
+
+
+def _path(file: Path) -> str:
+    """Return the path below this folder, as a patch that is applied here needs it."""
+    path, here = file.resolve(), Path.cwd()
+    return path.relative_to(here).as_posix() if path.is_relative_to(here) else path.name
 
 
 @app.command()
