@@ -42,7 +42,7 @@ PROBLEM_TYPES = {
         (503,), "the broker, the database or a device host failed, or the command reaches no server"
     ),
     "invalid-field": ProblemType(
-        (409, 413, 422),
+        (403, 409, 413, 422),
         "a field has a wrong value: `field`, `value` and `limit` of the first one, all in `errors`",
     ),
     "method-not-allowed": ProblemType((405,), "the address doesn't support this method"),
