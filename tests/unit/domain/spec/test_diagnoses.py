@@ -32,12 +32,7 @@ def entry(explanation: str = "unexplained", **more: Any) -> dict[str, Any]:
         (entry("not_judged"), ""),
         ({"explanation": "unexplained", "outcome": "failed"}, ""),
     ],
-    ids=[
-        "a fault", "no fault: reason and places", "no places", "exact inputs come first",
-        "exact inputs that are right", "a suspect output", "an inconclusive one",
-        "an explained one", "not judged", "a test without numbers",
-    ],
-)  # fmt: skip
+)
 def test_an_output_has_one_sentence(output: dict[str, Any], sentence: str) -> None:
     assert sentence_of(output) == sentence
 

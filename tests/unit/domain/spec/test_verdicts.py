@@ -73,28 +73,17 @@ def test_the_worst_of_some() -> None:
     assert worst(["pass", "fail_by_tolerance", "pass_by_tolerance"]) is Verdict.pass_by_tolerance
     assert worst([Verdict.pass_, Verdict.pass_]) is Verdict.pass_
     assert worst([]) is Verdict.not_run, "zero tests run is never green"
-    assert (
-        worst_explanation([Explanation.explained, Explanation.inconclusive, Explanation.suspect])
-        is Explanation.suspect
-    )
-    assert (
-        worst_explanation([Explanation.explained, Explanation.inconclusive])
-        is Explanation.inconclusive
-    )
+    words = ("explained", "inconclusive", "suspect")
+    for number in (1, 2, 3):
+        some = [Explanation(word) for word in words[:number]]
+        assert worst_explanation(some) == words[number - 1]
     assert worst_explanation([]) is Explanation.not_judged
 
 
 def test_every_word_has_its_sentence() -> None:
-    for word in (*Verdict, *Explanation):
-        assert word.sentence.endswith(".")
-    assert Verdict("pass") is Verdict.pass_
-    assert {member for member in Verdict if member.judges_kernel} == {
-        "fail",
-        "pass_by_tolerance",
-        "fail_by_tolerance",
-        "suspect",
-        "pass",
-    }
+    assert all(word.sentence.endswith(".") for word in (*Verdict, *Explanation))
+    kernel = "fail pass_by_tolerance fail_by_tolerance suspect pass"
+    assert {member for member in Verdict if member.judges_kernel} == set(kernel.split())
 
 
 def entry(word: str, **statistics: Any) -> dict[str, Any]:
@@ -114,10 +103,7 @@ def test_the_worst_outputs_are_the_worst_verdicts_and_then_the_largest_errors() 
     order = ["broken", "infinite", "huge", "large", "tighter", "tight", "right"]
     assert worst_first(outputs) == order
     assert [size(outputs[name]) for name in order] == [math.inf, math.inf, 900, 90, 1.6, 1.5, 0.9]
-
-
-def test_a_false_alarm_without_a_tolerance_ratio_has_the_size_of_its_error() -> None:
-    assert size(entry("fail_by_tolerance", tolerance_ratio=None)) == 0.5
+    assert size(entry("fail_by_tolerance", tolerance_ratio=None)) == 0.5, "that of its error"
     assert size({"verdict": "not_judged"}) == 0.0
 
 
@@ -164,62 +150,49 @@ def test_a_suspect_output_that_is_green_makes_no_red_seed_a_fail(
     assert seed_verdict(answers) == expected
 
 
-def test_nan_in_the_output_is_outside_everything() -> None:
-    broken = {**FINE, "nonfinite": 1, "nonfinite_kinds": {"nan": 1}}
-    assert not within(None, broken)
-    assert not within(Tolerance(atol=1e9, rtol=0.0), broken)
+RATIO = "tolerance_ratio"
+ANY_RTOL = Tolerance(rtol=0.5, atol=0.5)
+BOTH = Tolerance(rtol=1e-3, atol=0.5, pcc=0.999)
 
 
-def test_undeclared_is_within() -> None:
-    assert within(None, FINE)
-    assert within(Tolerance(), FINE)
-
-
-def test_allclose_of_a_stored_rtol_is_judged_anew_from_the_needed_atol() -> None:
-    assert within(Tolerance(rtol=1e-3, atol=0.0135), FINE)
-    assert not within(Tolerance(rtol=1e-3, atol=0.0134), FINE), (
-        "although tolerance_ratio, of the declared tolerance, is .03"
-    )
-    assert within(Tolerance(rtol=0.1, atol=0.0), FINE)
-    assert not within(Tolerance(rtol=0.0, atol=0.0), FINE)
-    assert within(Tolerance(rtol=1e-5, atol=0.5), FINE)
-
-
-def test_allclose_of_another_rtol_is_the_stored_ratio() -> None:
-    assert within(Tolerance(rtol=0.5, atol=0.5), FINE)
-    assert within(Tolerance(rtol=0.5, atol=0.5), {**FINE, "tolerance_ratio": 1.0})
-    assert not within(Tolerance(rtol=0.5, atol=0.5), {**FINE, "tolerance_ratio": 1.0000001})
-    for nothing in (None, True, "0", math.nan):
-        assert not within(Tolerance(rtol=0.5, atol=0.5), {**FINE, "tolerance_ratio": nothing})
-    assert not within(
-        Tolerance(rtol=1e-3, atol=0.5),
-        {**FINE, "needed_atol": {"0.001": None}, "tolerance_ratio": None},
-    )
-    assert within(Tolerance(rtol=1e-3, atol=0.5), {**FINE, "needed_atol": None})
-
-
-COMPARATORS = [
-    (Tolerance(pcc=0.999), "pcc_deficit", 0.0009, 0.0011),
-    (Tolerance(frobenius=0.015), "rel_frobenius", 0.015, 0.0151),
-    (Tolerance(ulp=32), "ulp_max", 32.0, 32.5),
-]
-
-
-@pytest.mark.parametrize(("tolerance", "name", "good", "bad"), COMPARATORS)
-def test_other_comparators(tolerance: Tolerance, name: str, good: float, bad: float) -> None:
-    assert within(tolerance, {**FINE, name: good})
-    assert not within(tolerance, {**FINE, name: bad})
-    assert not within(tolerance, {**FINE, name: None}), "an undefined metric is not met"
-    assert not within(tolerance, {**FINE, name: math.nan})
-
-
-def test_every_declared_comparator_must_hold() -> None:
-    both = Tolerance(rtol=1e-3, atol=0.5, pcc=0.999)
-    assert within(both, FINE)
-    assert not within(both, {**FINE, "pcc_deficit": 0.1})
-    assert not within(both, {**FINE, "needed_atol": {"0.001": 0.6}})
-
-
-def test_a_negative_pcc_counts() -> None:
-    assert within(Tolerance(pcc=-1.0), {**FINE, "pcc_deficit": 2.0})
-    assert not within(Tolerance(pcc=0.0), {**FINE, "pcc_deficit": 1.5})
+@pytest.mark.parametrize(
+    ("tolerance", "statistics", "is_within"),
+    [
+        # nothing is declared, or the output has NaN
+        (None, {}, True),
+        (Tolerance(), {}, True),
+        (None, {"nonfinite": 1, "nonfinite_kinds": {"nan": 1}}, False),
+        (Tolerance(atol=1e9, rtol=0.0), {"nonfinite": 1, "nonfinite_kinds": {"nan": 1}}, False),
+        # a stored rtol by its needed atol, though the stored ratio, of another tolerance, is .03
+        (Tolerance(rtol=1e-3, atol=0.0135), {}, True),
+        (Tolerance(rtol=1e-3, atol=0.0134), {}, False),
+        (Tolerance(rtol=0.1, atol=0.0), {}, True),
+        (Tolerance(rtol=0.0, atol=0.0), {}, False),
+        (Tolerance(rtol=1e-5, atol=0.5), {}, True),
+        (Tolerance(rtol=1e-3, atol=0.5), {"needed_atol": {"0.001": None}, RATIO: None}, False),
+        (Tolerance(rtol=1e-3, atol=0.5), {"needed_atol": None}, True),
+        # another rtol by the stored ratio
+        (ANY_RTOL, {}, True),
+        (ANY_RTOL, {RATIO: 1.0}, True),
+        (ANY_RTOL, {RATIO: 1.0000001}, False),
+        *((ANY_RTOL, {RATIO: nothing}, False) for nothing in (None, True, "0", math.nan)),
+        # other comparators; an undefined metric is not met
+        (Tolerance(pcc=0.999), {"pcc_deficit": 0.0009}, True),
+        (Tolerance(pcc=-1.0), {"pcc_deficit": 2.0}, True),
+        (Tolerance(pcc=0.0), {"pcc_deficit": 1.5}, False),
+        *((Tolerance(pcc=0.999), {"pcc_deficit": n}, False) for n in (0.0011, None, math.nan)),
+        (Tolerance(frobenius=0.015), {"rel_frobenius": 0.015}, True),
+        *((Tolerance(frobenius=0.015), {"rel_frobenius": n}, False)
+          for n in (0.0151, None, math.nan)),
+        (Tolerance(ulp=32), {"ulp_max": 32.0}, True),
+        *((Tolerance(ulp=32), {"ulp_max": n}, False) for n in (32.5, None, math.nan)),
+        # each that is declared
+        (BOTH, {}, True),
+        (BOTH, {"pcc_deficit": 0.1}, False),
+        (BOTH, {"needed_atol": {"0.001": 0.6}}, False),
+    ],
+)  # fmt: skip
+def test_stored_numbers_decide_whether_an_output_is_within_a_tolerance(
+    tolerance: Tolerance | None, statistics: dict[str, Any], is_within: bool
+) -> None:
+    assert within(tolerance, {**FINE, **statistics}) is is_within
