@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from statistics import median
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
@@ -58,11 +58,6 @@ class ToleranceLine(Answer, frozen=True, use_attribute_docstrings=True):
     mutants: int | None
     """The mutants that can show"""
 
-    @property
-    def order(self) -> float:
-        """Return the place in the list: the largest comes first."""
-        return (self.outputs[0].factor or 0.0) if self.outputs else -1.0
-
 
 @dataclass(frozen=True)
 class Week:
@@ -96,15 +91,15 @@ def page(
     conditions = test_list.matching(TestFilter(kernel, search, since=since))
     if suite is not None:
         conditions.append(TestSpecRow.key.in_(_of_suite(suite)))
-    lines = _lines(session, conditions)
-    lines.sort(key=lambda line: (-line.order, line.key))
+    ranked = _ranked(session, conditions)
     start = 0
     if cursor is not None:
-        place = next((n for n, line in enumerate(lines) if line.key == cursor), None)
+        place = next((n for n, one in enumerate(ranked) if one.test.key == cursor), None)
         if place is None:
             raise BadCursor(cursor)
         start = place + 1
-    return Page.cut(lines[start : start + limit + 1], limit, lambda line: line.key)
+    lines = [_line(*one) for one in ranked[start : start + limit + 1]]
+    return Page.cut(lines, limit, lambda line: line.key)
 
 
 def _of_suite(name: str) -> Any:
@@ -113,7 +108,16 @@ def _of_suite(name: str) -> Any:
     return jobs.where(RunJobRow.run_id == newest.scalar_subquery())
 
 
-def _lines(session: Session, conditions: Sequence[ColumnElement[bool]]) -> list[ToleranceLine]:
+class _Ranked(NamedTuple):
+    """A test with its outputs, the largest slack first."""
+
+    test: Any
+    gauged: GaugedSlack | None
+    outputs: list[Slack]
+
+
+def _ranked(session: Session, conditions: Sequence[ColumnElement[bool]]) -> list[_Ranked]:
+    """Return the tests that meet the conditions in the order of the list."""
     table = TestSpecRow
     newest = select(JobRow.id).where(JobRow.test_key == table.key, ENDED)
     job = newest.order_by(JobRow.id.desc()).limit(1).correlate(table).scalar_subquery()
@@ -126,7 +130,17 @@ def _lines(session: Session, conditions: Sequence[ColumnElement[bool]]) -> list[
         if test.job and test.key not in gauged and _only_allclose(test.test.get("tolerance", {}))
     ]
     explained = _explained(session, jobs)
-    return [_line(test, gauged.get(test.key), explained.get(test.job, {})) for test in tests]
+    ranked = [
+        _Ranked(test, slack, _outputs(slack, explained.get(test.job, {})))
+        for test in tests
+        for slack in (gauged.get(test.key),)
+    ]
+    ranked.sort(key=lambda one: (-_factor(one.outputs[0]) if one.outputs else 1.0, one.test.key))
+    return ranked
+
+
+def _factor(slack: Slack) -> float:
+    return slack.factor or 0.0
 
 
 def _only_allclose(tolerance: Mapping[str, Any]) -> bool:
@@ -149,14 +163,17 @@ def _explained(session: Session, jobs: Sequence[str]) -> dict[str, dict[str, flo
     return ratios
 
 
-def _line(test: Any, gauged: GaugedSlack | None, explained: Mapping[str, float]) -> ToleranceLine:
-    """Return the line of a test, by its gauge or by what rounding explained of its seeds."""
+def _outputs(gauged: GaugedSlack | None, explained: Mapping[str, float]) -> list[Slack]:
+    """Return the outputs by a gauge, or else by what rounding explained, the loosest first."""
     if gauged is not None:
         outputs = [one for one in gauged.slack if one.factor is not None]
     else:
         nothing: dict[str, Any] = {"advised": None, "advice": {}, "passing": None, "mutant": None}
         outputs = [Slack(name, "allclose", need, **nothing) for name, need in explained.items()]
-    outputs.sort(key=lambda one: one.factor or 0.0, reverse=True)
+    return sorted(outputs, key=_factor, reverse=True)
+
+
+def _line(test: Any, gauged: GaugedSlack | None, outputs: list[Slack]) -> ToleranceLine:
     largest = outputs[0].factor if outputs else None
     return ToleranceLine(
         key=test.key,
@@ -208,8 +225,10 @@ def weeks(session: Session, memory: Memory, now: datetime) -> list[Week]:
     def ran(first: date) -> dict[date, frozenset[str]]:
         table, keys_of = DailyRow, dict[date, set[str]]()
         query = select(table.day, table.test_key).distinct()
-        for day, key in session.execute(query.where(table.day >= first, table.output == WHOLE)):
-            keys_of.setdefault(day, set()).add(key)
+        for batch in batched(sorted(factors), _AT_ONCE):  # by an index that has these columns
+            of_tests = among(session, table.test_key, batch), table.output == WHOLE
+            for day, key in session.execute(query.where(*of_tests, table.day >= first)):
+                keys_of.setdefault(day, set()).add(key)
         return {day: frozenset(keys) for day, keys in keys_of.items()}
 
     days = recent_days.read(memory, ran, frozenset, days=7 * WEEKS, now=now)
