@@ -23,8 +23,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from redis import ConnectionError as Refused
-from rich.console import Console
 
+from benchmarks.report import Figure, report
 from checkout import PYTHONPATH
 from gonogo_service.cli.operate import redis_server
 from gonogo_workers import queue
@@ -33,8 +33,6 @@ from host_service import FINISH, RESULTS, TOKEN, HostService
 
 ROOT = Path(__file__).resolve().parent.parent
 QUEUE = queue.chunk_queue("sleeper", "wormhole", "n150")
-
-
 DEVICE_MS, SHAPE, MOST_IDLE = 100.0, [1, 1, 32, 1024], 0.05
 PLUGIN = '''
 import os
@@ -183,15 +181,11 @@ def main(words: list[str] | None = None) -> int:
     )
     parser.add_argument("--seeds", type=int, default=40, help="seeds of a chunk (default 40)")
     seeds: int = parser.parse_args(words).seeds
-    console = Console(highlight=False)
     with bench() as device_bench:
         device_bench.measure(1.0, seeds)  # it leaves the outputs
         idle = 1.0 - device_bench.measure(DEVICE_MS, seeds)
-    console.print(
-        f"device idle  {idle:.3f} of the time with {DEVICE_MS:.0f} ms a seed on "
-        f"32x1024 inputs   (goal: <= {MOST_IDLE})"
-    )
-    return int(idle > MOST_IDLE)
+    name = f"device idle, {DEVICE_MS:.0f} ms a seed of 32x1024"
+    return report("busy", [Figure(name, idle, "of the time", most=MOST_IDLE)])
 
 
 if __name__ == "__main__":

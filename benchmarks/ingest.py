@@ -18,6 +18,7 @@ from typing import Any
 
 from sqlalchemy import Engine, text
 
+from benchmarks.report import Figure, report
 from benchmarks.simulated import new_job
 from gonogo.judging.columns import in_columns
 from gonogo.judging.inputs import generate, quantise
@@ -39,7 +40,6 @@ TEST = {
     "shape": [2, 32, 1, 512],
     "tolerance": {"rtol": 1e-3, "atol": 0.5},
 }
-TARGET, TARGET_BYTES = 5_000, 2_600
 
 
 def rows(count: int) -> Iterator[dict[str, Any]]:
@@ -116,29 +116,30 @@ def bytes_of(engine: Engine, table: str) -> int:
         return int(current.scalar(text(sizes[is_postgres(engine)]), {"name": table}) or 0)
 
 
-def measure(url: str) -> bool:
-    """Print the figures of a database; return whether they are as asked."""
+def measure(url: str) -> list[Figure]:
+    """Return the figures of a database."""
     engine = make_engine(url)
     schema.upgrade(engine)
     kind = engine.dialect.name
     results = list(rows(SEEDS))
     bodies = [encode(in_columns(results[low : low + BATCH])) for low in range(0, SEEDS, BATCH)]
-    figures = [ingest(engine, bodies)]
+    rounds = [ingest(engine, bodies)]
     size = bytes_of(engine, ResultRow.__tablename__) / SEEDS
-    figures += [ingest(engine, bodies) for _ in range(ROUNDS - 1)]
+    rounds += [ingest(engine, bodies) for _ in range(ROUNDS - 1)]
     engine.dispose()
-    stored, cpu_s = max(rate for rate, _ in figures), min(cpu_s for _, cpu_s in figures)
-    print(f"{kind:10}  ingest  {stored:8,.0f} seeds/s   (asked: {TARGET:,})")
-    print(f"{kind:10}  CPU     {cpu_s:8.3f} s per 1,000 seeds, of this process")
-    print(f"{kind:10}  size    {size:8,.0f} bytes a seed, three outputs (asked: {TARGET_BYTES:,})")
-    return stored >= TARGET and size <= TARGET_BYTES
+    stored, cpu_s = max(rate for rate, _ in rounds), min(cpu_s for _, cpu_s in rounds)
+    return [
+        Figure(f"{kind}: ingest", stored, "seeds/s", least=5_000),
+        Figure(f"{kind}: processor time of 1,000 seeds", cpu_s, "s"),
+        Figure(f"{kind}: a seed of three outputs", size, "bytes", most=2_600),
+    ]
 
 
 def main(urls: list[str]) -> int:
     """Measure each database; return 1 if a figure is worse than asked."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        results = [measure(url) for url in urls or [f"sqlite:///{folder}/ingest.sqlite"]]
-    return 0 if all(results) else 1
+        databases = urls or [f"sqlite:///{folder}/ingest.sqlite"]
+        return report("ingest", [figure for url in databases for figure in measure(url)])
 
 
 if __name__ == "__main__":

@@ -29,10 +29,10 @@ import httpx
 import psutil  # type: ignore[import-untyped]  # it ships no types, and no one else here asks it for more than times
 from pydantic import SecretStr
 from rich.console import Console
-from rich.table import Table
 from sqlalchemy import func, select
 
 from benchmarks import harvest
+from benchmarks.report import Figure, report
 from gonogo import urls
 from gonogo.settings import PREFIX, Settings
 from gonogo_service.background.assess import Assessor
@@ -47,6 +47,7 @@ from gonogo_service.operate import schema
 
 WARM_UP, START_S = 5, 60.0
 P95_MS, PAINT_MS = 100.0, 400.0
+PAINT = "performance.getEntriesByName('first-contentful-paint')"
 PER_JOB, TESTS, HUGE = 1000, 60, 1_000_000
 SMALL: dict[str, Any] = {
     "kernel": "layernorm_bw",
@@ -285,56 +286,35 @@ def addresses(database_url: str, url: str) -> dict[str, str]:
 
 
 def measure(database_url: str, requests: int) -> int:
-    """Every page asked for again and again, one request at a time."""
-    slow: list[str] = []
+    """Ask for each page again and again, one request at a time; report the times."""
     with served(database_url) as (url, process):
-        table = Table(
-            "page",
-            "p50 ms",
-            "p95 ms",
-            "most",
-            "cpu ms",
-            "kB",
-            title=f"server time of {requests} requests, one after the other",
-        )
         pages = addresses(database_url, url)
-        with httpx.Client(
-            base_url=url, headers={"Accept-Encoding": "identity"}, timeout=60
-        ) as client:
-            for name, path in pages.items():
-                times, size, busy = [], 0, 0.0
-                for number in range(WARM_UP + requests):
-                    busy = cpu(process) if number == WARM_UP else busy
-                    began = time.perf_counter()
-                    answer = client.get(path)
-                    took = 1000 * (time.perf_counter() - began)
-                    answer.raise_for_status()
-                    size = len(answer.content)
-                    times += [took] if number >= WARM_UP else []
-                p95 = statistics.quantiles(times, n=20)[-1]
-                slow += [f"{name}: p95 {p95:.0f} ms"] * (p95 > P95_MS)
-                busy_ms = 1000 * (cpu(process) - busy) / requests
-                table.add_row(
-                    name,
-                    *(
-                        f"{value:.1f}"
-                        for value in (
-                            statistics.median(times),
-                            p95,
-                            max(times),
-                            busy_ms,
-                        )
-                    ),
-                    f"{size / 1000:.0f}",
-                )
-        console.print(table)
-        slow += painted(url, {name: pages[name] for name in ("overview", "test, huge")})
-    for value in slow:
-        console.print(
-            f"over what is asked ({P95_MS:g} ms a page, {PAINT_MS:g} ms to a paint): {value}",
-            style="bold",
-        )
-    return int(bool(slow))
+        headers = {"Accept-Encoding": "identity"}
+        with httpx.Client(base_url=url, headers=headers, timeout=60) as client:
+            figures = [
+                page_figure(client, process, name, path, requests) for name, path in pages.items()
+            ]
+        figures += painted(url, {name: pages[name] for name in ("overview", "test, huge")})
+    return report("pages", figures)
+
+
+def page_figure(
+    client: httpx.Client, process: psutil.Process, name: str, path: str, requests: int
+) -> Figure:
+    """Return the p95 of a page's server time; beside it median, processor time and size."""
+    times, size, busy = [], 0, 0.0
+    for number in range(WARM_UP + requests):
+        busy = cpu(process) if number == WARM_UP else busy
+        began = time.perf_counter()
+        answer = client.get(path)
+        took = 1000 * (time.perf_counter() - began)
+        answer.raise_for_status()
+        size = len(answer.content)
+        times += [took] if number >= WARM_UP else []
+    busy_ms = 1000 * (cpu(process) - busy) / requests
+    note = f"p50 {statistics.median(times):.1f} ms, {busy_ms:.1f} ms of CPU, {size / 1000:.0f} kB"
+    p95 = statistics.quantiles(times, n=20)[-1]
+    return Figure(f"{name}: p95", p95, "ms", most=P95_MS, note=note)
 
 
 def cpu(process: psutil.Process) -> float:
@@ -343,8 +323,8 @@ def cpu(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-def painted(url: str, pages: dict[str, str]) -> list[str]:
-    """First contentful paint in a fresh browser, the median of five; those that take too long."""
+def painted(url: str, pages: dict[str, str]) -> list[Figure]:
+    """Return the first contentful paint in a fresh browser, the median of five; [] without one."""
     known = shutil.which("chromium-headless-shell") or shutil.which("chromium")
     program = os.environ.get("GONOGO_CHROMIUM") or known
     if program is None:
@@ -352,7 +332,7 @@ def painted(url: str, pages: dict[str, str]) -> list[str]:
         return []
     from playwright.sync_api import sync_playwright
 
-    slow = []
+    figures = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=program, args=["--no-sandbox"] if os.getuid() == 0 else []
@@ -363,26 +343,14 @@ def painted(url: str, pages: dict[str, str]) -> list[str]:
                 context = browser.new_context(viewport={"width": 1280, "height": 900})
                 page = context.new_page()
                 page.goto(url + path, wait_until="load")
-                page.wait_for_function(
-                    "() => performance.getEntriesByName('first-contentful-paint').length > 0"
-                )
-                times.append(
-                    float(
-                        page.evaluate(
-                            "performance.getEntriesByName('first-contentful-paint')[0].startTime"
-                        )
-                    )
-                )
+                page.wait_for_function(f"() => {PAINT}.length > 0")
+                times.append(float(page.evaluate(f"{PAINT}[0].startTime")))
                 context.close()
-            console.print(
-                f"first contentful paint of {name}: {statistics.median(times):.0f} ms "
-                f"({min(times):.0f} to {max(times):.0f})"
-            )
-            slow += [f"{name}: painted after {statistics.median(times):.0f} ms"] * (
-                statistics.median(times) > PAINT_MS
-            )
+            note = f"{min(times):.0f} to {max(times):.0f} ms"
+            median = statistics.median(times)
+            figures.append(Figure(f"{name}: painted", median, "ms", most=PAINT_MS, note=note))
         browser.close()
-    return slow
+    return figures
 
 
 if __name__ == "__main__":

@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.report import Figure, report
 from gonogo import emulator
 from gonogo.arithmetic.formats import round_to
 from gonogo.capture.capturing import Capture
@@ -110,18 +109,17 @@ def seed(test: TestSpec) -> None:
 
 
 def main() -> int:
-    """Print the table."""
+    """Report each judgment's seconds."""
     matrix = np.random.default_rng(0).normal(size=(PRODUCT, PRODUCT))
-    table = Table("judgment", "s", "asked", f"times a {PRODUCT}x{PRODUCT} product", "MB")
+    figures = []
     for case in cases():
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         seconds = min(_seconds(case.call) for _ in range(3))
         more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         ratio = seconds / min(_seconds(lambda: matrix @ matrix) for _ in range(3))
-        row = f"{seconds:.2g}", f"{case.request:.2g}", f"{ratio:.2f}", f"{more / 1024:.0f}"
-        table.add_row(case.name, *row)
-    Console(width=110).print(table)
-    return 0
+        note = f"{ratio:.2f} times a {PRODUCT}x{PRODUCT} product, {more / 1024:.0f} MB"
+        figures.append(Figure(case.name, seconds, "s", most=case.request, note=note))
+    return report("speed", figures)
 
 
 def _seconds(call: Callable[[], object]) -> float:

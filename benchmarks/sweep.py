@@ -17,6 +17,7 @@ from typing import Final
 
 import numpy as np
 
+from benchmarks.report import Figure, report
 from gonogo import emulator
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import judge
@@ -85,8 +86,8 @@ def main(arguments: list[str] | None = None) -> int:
             for name, seconds in swept(base, chosen.every):
                 count, flagged = count + 1, flagged + (seconds is not None)
                 print(kernel, name, "missed" if seconds is None else f"{seconds:.1f} s", flush=True)
-    print(f"{flagged} of {count}: {100 * flagged / max(count, 1):.0f} % (asked: 90 %)")
-    return 0
+    name = f"flagged of {count} that only odd shapes show"
+    return report("sweep", [Figure(name, 100 * flagged / max(count, 1), "%", least=90)])
 
 
 if __name__ == "__main__":

@@ -21,14 +21,13 @@ from itertools import product
 from typing import Literal
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.corpus.run import CLEAR, CLEAR_16
 from benchmarks.kernels.cases import REGIMES, Arrays, Case
 from benchmarks.kernels.libraries import Result, Run, results
 from benchmarks.kernels.rows import FORMATS, Row, rows
 from benchmarks.kernels.wrong import FAULTS, numpy_fault, numpy_kernel
+from benchmarks.report import Figure, report
 from gonogo.arithmetic.formats import Doubles, round_to, step
 from gonogo.closeness import pcc_deficit
 from gonogo.gauge.gates import GATES, Gate
@@ -184,9 +183,14 @@ def kernels_of(chosen: Sequence[Row]) -> Iterator[Kernel]:
                 yield kernel
 
 
-def share(hit: int, missed: int) -> str:
-    """Return hits in percent, and of how many."""
-    return f"{100 * hit / (hit + missed):.1f} of {hit + missed}" if hit + missed else ""
+def share(
+    name: str, form: str, is_right: bool, counts: Counter[tuple[str, str, bool, bool]]
+) -> Figure:
+    """Return the share of right or wrong kernels that a gate rejects, in percent."""
+    rejected = counts[name, form, is_right, True]
+    tried = rejected + counts[name, form, is_right, False]
+    what = "false alarms" if is_right else "caught"
+    return Figure(f"{name}, {form}: {what}", 100 * rejected / tried, "%", note=f"of {tried}")
 
 
 def main(words: list[str] | None = None) -> int:
@@ -214,16 +218,16 @@ def main(words: list[str] | None = None) -> int:
         for name, is_passed in passes.items():
             if is_passed is not None:
                 counts[name, kernel.case.form, kernel.is_right, not is_passed] += 1
-    table = Table(
-        "gate", *(f"{form}: {what}" for form in FORMATS["torch"] for what in ("caught", "alarms"))
+    return report(
+        "yardstick",
+        [
+            share(name, form, is_right, counts)
+            for name in (*GATES, *CALIBRATED, VERDICT)
+            for form in FORMATS["torch"]
+            for is_right in (False, True)
+            if counts[name, form, is_right, True] + counts[name, form, is_right, False]
+        ],
     )
-    for name in (*GATES, *CALIBRATED, VERDICT):
-        cells = ((form, is_right) for form in FORMATS["torch"] for is_right in (False, True))
-        table.add_row(
-            name, *(share(counts[name, *c, True], counts[name, *c, False]) for c in cells)
-        )
-    Console(width=160).print(table)
-    return 0
 
 
 if __name__ == "__main__":

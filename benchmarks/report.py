@@ -1,0 +1,77 @@
+"""The figures of a benchmark: printed beside what is asked, and kept as JSON.
+
+`.benchmarks/NAME.json` has the moment, the commit and the machine beside them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil  # type: ignore[import-untyped]  # it ships no types
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / ".benchmarks"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured value, its unit, and what is asked of it."""
+
+    name: str
+    value: float
+    unit: str
+    most: float | None = None
+    least: float | None = None
+    note: str = ""
+
+    @property
+    def is_met(self) -> bool:
+        """Return whether the value is within what is asked."""
+        below = self.most is not None and self.value > self.most
+        return not (below or (self.least is not None and self.value < self.least))
+
+    @property
+    def asked(self) -> str:
+        """Return what is asked in words."""
+        limits = {"at most": self.most, "at least": self.least}
+        return ", ".join(
+            f"{word} {limit:,g}" for word, limit in limits.items() if limit is not None
+        )
+
+
+def report(name: str, figures: Sequence[Figure]) -> int:
+    """Print and keep the figures of a benchmark; return 1 if one isn't as asked."""
+    table = Table(name, "measured", "unit", "asked", "")
+    for figure in figures:
+        shown = figure.name, f"{figure.value:,.4g}", figure.unit, figure.asked, figure.note
+        table.add_row(*shown, style=None if figure.is_met else "bold")
+    Console(width=120, highlight=False).print(table)
+    FOLDER.mkdir(exist_ok=True)
+    kept = {**surroundings(), "figures": [asdict(figure) for figure in figures]}
+    (FOLDER / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n")
+    return int(not all(figure.is_met for figure in figures))
+
+
+def surroundings() -> dict[str, Any]:
+    """Return the moment, the commit, and the machine with its load."""
+    words = ["git", "describe", "--always", "--dirty"]
+    commit = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit.strip() or None,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "load": os.getloadavg()[0],
+    }
