@@ -19,11 +19,14 @@ PART = {"number": 0, "name": "correct", "kind": "go", "build": "correct"}
         ({"attempt": ""}, "attempt", "text, not empty"),
         ({"job": 3}, "job", "must be text"),
         ({"build": None}, "build", "must be text"),
+        ({"target": None}, "target", ""),
         ({"target": {}}, "target.executor", "is required"),
         ({"work": []}, "work", "1 to 1000000 items"),
+        ({"work": "all"}, "work", ""),
         ({"work": [[0, 0], [1, 2, 3]]}, "work.1", "[seed, repeat]"),
         ({"work": [[0, 0], "ab"]}, "work.1", "[seed, repeat]"),
         ({"work": [[-1, 0]]}, "work.0.0", ">= 0 and < 9007199254740992"),
+        ({"work": [[2**53, 0]]}, "work.0.0", "< 9007199254740992"),
         ({"work": [[0, "a"]]}, "work.0.1", ">= 0"),
         ({"seed_deadline_s": -1.0}, "seed_deadline_s", "> 0"),
         ({"artifacts": {"worst": 17}}, "artifacts.worst", "<= 16"),
@@ -47,13 +50,18 @@ def test_a_wrong_field_of_a_chunk_s_message_is_named(
     assert words in str(refused.value)
 
 
-def test_what_a_newer_service_adds_to_a_message_is_ignored() -> None:
+def test_a_chunk_has_defaults_and_what_a_newer_service_adds_is_ignored() -> None:
     chunk = parse(color="red", target={**BODY["target"], "color": "red"}, artifacts={"best": 1})
-    assert (chunk.executor, chunk.work, chunk.context) == (
-        "emulator",
-        ((0, 0), (7, 1)),
-        "isolated",
-    )
+    assert (chunk.executor, chunk.work, chunk.context) == ("emulator", ((0, 0), (7, 1)), "isolated")
+    assert (chunk.seed_deadline_s, chunk.before) == (600.0, ())
+    assert (chunk.evidence_first, chunk.evidence_worst) == (True, 1)
+    for given, limits in (
+        ({}, (600, 600)),
+        ({"seed_deadline_s": 2}, (2, 2)),
+        ({"seed_deadline_s": 2, "first_seed_deadline_s": 9}, (9, 2)),
+    ):
+        limited = parse(**given)
+        assert (limited.limit_s(first=True), limited.limit_s(first=False)) == limits
 
 
 def test_the_tests_of_a_context_are_read_with_their_place() -> None:

@@ -1,4 +1,5 @@
-"""Locks of devices: a device whose last user did not end properly is said to be in doubt."""
+"""Locks of devices: one whose last user did not end properly is in doubt, and only a kernel that a
+dead worker left there is ended."""
 
 from __future__ import annotations
 
@@ -27,19 +28,25 @@ DEVICE = "wormhole:0"
 WAITS = threading.Event()
 DEAD = {"worker": 2**22 + 1, "worker_start": 1}
 """A worker that lives no more: no process has an id that large."""
+KERNEL = {"group": os.getpid(), "group_start": start_time(os.getpid()), "host_run": "no process"}
+
+
+def left_by(folder: Path, **user: Any) -> None:
+    """Write what a dead worker left in the lock file."""
+    locks.lock_path(folder, DEVICE).write_text(json.dumps({**DEAD, **user}) + "\n")
+
+
+def acquire(folder: Path) -> locks.HeldDevice:
+    return locks.acquire(folder, DEVICE, lambda: True, WAITS)
 
 
 @pytest.fixture
 def child(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A kernel's process that keeps the device for a moment after its worker died."""
-    path = locks.lock_path(tmp_path, DEVICE)
-    with path.open("w") as file:
+    with locks.lock_path(tmp_path, DEVICE).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        process = subprocess.Popen(
-            [sys.executable, "-c", "import time; time.sleep(60)"],
-            pass_fds=[file.fileno()],
-            start_new_session=True,
-        )
+        sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+        process = subprocess.Popen(sleep, pass_fds=[file.fileno()], start_new_session=True)
     yield process
     process.kill()
     process.wait()
@@ -49,10 +56,9 @@ def child(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 def test_a_device_whose_worker_and_child_both_died_is_in_doubt(
     tmp_path: Path, child: subprocess.Popen[bytes], changes: dict[str, Any]
 ) -> None:
-    user = {**DEAD, "group": child.pid, "group_start": start_time(child.pid), **changes}
-    locks.lock_path(tmp_path, DEVICE).write_text(json.dumps(user) + "\n")
+    left_by(tmp_path, group=child.pid, group_start=start_time(child.pid), **changes)
     threading.Thread(target=child.wait).start()  # reaped, as init does for a dead worker's child
-    held_device = locks.acquire(tmp_path, DEVICE, lambda: True, WAITS)
+    held_device = acquire(tmp_path)
     assert held_device.left_over
     held_device.close()
     assert child.wait(10) != 0
@@ -78,7 +84,7 @@ def test_a_proper_end_leaves_no_doubt(tmp_path: Path) -> None:
     folder = tmp_path / "run" / "locks"
     path = locks.lock_path(folder, DEVICE)
     for mark in ("a longer mark", "mark"):
-        held_device = locks.acquire(folder, DEVICE, lambda: True, WAITS)
+        held_device = acquire(folder)
         assert not held_device.left_over
         held_device.record(os.getpid(), mark)
         held_device.close()
@@ -96,7 +102,6 @@ class Pauses(threading.Event):
         self.seconds: list[float | None] = []
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Go on at once."""
         self.seconds.append(timeout)
         return False
 
@@ -106,7 +111,7 @@ def test_a_device_in_use_is_tried_often_at_first_and_its_user_is_named_and_left_
 ) -> None:
     ended: list[int] = []
     monkeypatch.setattr(locks, "kill_left_over", lambda group, grace_s: ended.append(group))
-    held_device = locks.acquire(tmp_path, DEVICE, lambda: True, WAITS)
+    held_device = acquire(tmp_path)
     held_device.record(os.getpid(), "no process")
     pauses, tries = Pauses(), iter([True] * 7 + [False])
     with pytest.raises(locks.LockedElsewhere, match=f"in use by process {os.getpid()}"):
@@ -145,14 +150,8 @@ def test_only_a_kernels_process_that_its_dead_worker_left_is_ended(
     monkeypatch.setattr(locks, "child_user", lambda: kernels if second_user else None)
     monkeypatch.setattr(locks, "kill_left_over", lambda group, grace_s: groups.append(group))
     monkeypatch.setattr(locks, "_owner", lambda pid: uid + owner)
-    kernel = {
-        "group": os.getpid(),
-        "group_start": start_time(os.getpid()),
-        "host_run": "no process",
-    }
-    path = locks.lock_path(tmp_path, DEVICE)
-    path.write_text(json.dumps({**DEAD, **kernel, **changes}) + "\n")
-    held_device = locks.acquire(tmp_path, DEVICE, lambda: True, WAITS)
+    left_by(tmp_path, **{**KERNEL, **changes})
+    held_device = acquire(tmp_path)
     assert held_device.left_over == ("ended" not in changes)
     assert groups == [os.getpid()] * ended
     assert bool(marks) == (second_user and held_device.left_over)
@@ -166,9 +165,8 @@ def test_what_left_its_group_is_ended_by_its_mark(tmp_path: Path) -> None:
     try:
         # for a moment after the start of its program, Linux shows an empty environment
         until(lambda: Path(f"/proc/{stray.pid}/environ").read_bytes(), what="its environment")
-        user = {**DEAD, "host_run": str(tmp_path)}
-        locks.lock_path(tmp_path, DEVICE).write_text(json.dumps(user) + "\n")
-        locks.acquire(tmp_path, DEVICE, lambda: True, WAITS).close()
+        left_by(tmp_path, host_run=str(tmp_path))
+        acquire(tmp_path).close()
         assert stray.wait(10) == -signal.SIGKILL
     finally:
         stray.kill()
@@ -177,9 +175,8 @@ def test_what_left_its_group_is_ended_by_its_mark(tmp_path: Path) -> None:
 
 def test_others_are_the_other_chips_and_only_while_nobody_uses_one(tmp_path: Path) -> None:
     folder = tmp_path / "run" / "locks"
-    used_chip, chip, last = (
-        folder / f"{name}.lock" for name in ("wormhole-0", "blackhole-1", "wormhole-2")
-    )
+    names = ("wormhole-0", "blackhole-1", "wormhole-2")
+    used_chip, chip, last = (folder / f"{name}.lock" for name in names)
     used = [claimed(used_chip), claimed(folder / "emulator-0.lock")]
     for path in (chip, last):
         os.close(claimed(path))

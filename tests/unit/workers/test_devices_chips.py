@@ -20,42 +20,14 @@ from gonogo_workers.devices.telemetry import Telemetry
 
 
 def entry(board: str, serial: str, bus: str, temperature: str = "42.4") -> dict[str, Any]:
-    """Return one chip as tt-smi's documentation and tests describe it: measured values are text."""
-    return {
-        "smbus_telem": {
-            "BOARD_ID_HIGH": "0x1000145",
-            "BOARD_ID_LOW": "0x1170801d",
-            "AICLK": "0x3e80320",
-            "ASIC_TEMPERATURE": "0x2a6",
-        },
-        "board_info": {
-            "bus_id": bus,
-            "board_type": board,
-            "board_id": serial,
-            "coords": "(0, 0, 0, 0)",
-            "dram_status": True,
-            "dram_speed": "12G",
-            "pcie_speed": 4,
-            "pcie_width": "16",
-        },
-        "telemetry": {
-            "voltage": "0.80",
-            "current": " 25.0",
-            "power": " 20.0",
-            "board_power": "N/A",
-            "aiclk": " 800",
-            "asic_temperature": temperature,
-            "fan_speed": "35",
-            "heartbeat": "1234",
-        },
-        "firmwares": {
-            "fw_bundle_version": "18.3.0.0",
-            "cm_fw": "2.32.0.0",
-            "eth_fw": "6.14.0",
-            "gddr_fw": "N/A",
-        },
-        "limits": {"vdd_min": "0.70", "vdd_max": "0.95", "tdp_limit": "85", "thm_limit": "75"},
-    }
+    """One chip as tt-smi describes it: measured values are text."""
+    telemetry = {"voltage": "0.80", "current": " 25.0", "power": " 20.0", "board_power": "N/A"}
+    telemetry |= {"aiclk": " 800", "asic_temperature": temperature, "fan_speed": "35"}
+    firmwares = {"fw_bundle_version": "18.3.0.0", "cm_fw": "2.32.0.0", "gddr_fw": "N/A"}
+    board_info = {"bus_id": bus, "board_type": board, "board_id": serial, "dram_status": True}
+    smbus = {"BOARD_ID_HIGH": "0x1000145", "ASIC_TEMPERATURE": "0x2a6"}
+    parts = {"board_info": board_info, "telemetry": telemetry, "firmwares": firmwares}
+    return {"smbus_telem": smbus, **parts, "limits": {"tdp_limit": "85"}}
 
 
 SNAPSHOT = {
@@ -71,59 +43,31 @@ SNAPSHOT = {
 
 
 def program(path: Path, text: str) -> Path:
-    """Write an executable file and return its path."""
     path.write_text(text)
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return path
 
 
-def test_a_snapshot_gives_the_chips_with_a_pci_address() -> None:
+def test_a_snapshot_gives_the_chips_with_a_pci_address_and_their_numbers() -> None:
     first, second = tt_smi.parse_snapshot(SNAPSHOT)
-    assert (first.index, first.arch, first.board, first.serial) == (
-        0,
-        "wormhole",
-        "n300",
-        "010001451170801d",
-    )
-    assert (first.pci, first.driver, first.firmware["fw_bundle_version"]) == (
-        "0000:01:00.0",
-        "TT-KMD 2.0.0",
-        "18.3.0.0",
-    )
+    assert (first.index, first.arch, first.board) == (0, "wormhole", "n300")
+    assert (first.serial, first.pci) == ("010001451170801d", "0000:01:00.0")
+    assert (first.driver, first.firmware["fw_bundle_version"]) == ("TT-KMD 2.0.0", "18.3.0.0")
     assert "gddr_fw" not in first.firmware
     assert (second.name, second.board) == ("wormhole:1", "n150")
-
-
-def test_telemetry_is_numbers_with_their_units() -> None:
-    assert tt_smi.parse_telemetry(SNAPSHOT, 1) == {
-        "temperature_c": 55.0,
-        "clock_mhz": 800.0,
-        "power_w": 20.0,
-        "voltage_v": 0.8,
-        "current_a": 25.0,
-        "firmware": "18.3.0.0",
-    }
+    units = {"temperature_c": 55.0, "clock_mhz": 800.0, "power_w": 20.0, "voltage_v": 0.8}
+    numbers = {**units, "current_a": 25.0, "firmware": "18.3.0.0"}
+    assert tt_smi.parse_telemetry(SNAPSHOT, 1) == numbers
     assert tt_smi.parse_telemetry(SNAPSHOT, 7) == {}
+    for nonsense in NONSENSE:
+        assert tt_smi.parse_snapshot(nonsense) == ()
+        assert tt_smi.parse_telemetry(nonsense, 0) == {}
 
 
-@pytest.mark.parametrize(
-    "nonsense",
-    [None, [], "text", {"device_info": 3}, {"device_info": [None, {"board_info": []}, {}]}],
+NONSENSE: tuple[Any, ...] = (
+    *(None, [], "text", {"device_info": 3}),
+    {"device_info": [None, {"board_info": []}, {}]},
 )
-def test_what_is_no_snapshot_has_no_chips(nonsense: object) -> None:
-    assert tt_smi.parse_snapshot(nonsense) == ()
-    assert tt_smi.parse_telemetry(nonsense, 0) == {}
-
-
-def test_the_driver_and_tt_smi_complete_each_other_by_pci_address() -> None:
-    listed = (Chip(1, "wormhole", pci="0000:02:00.0", source="driver"),)
-    both = chips.merged(listed, tt_smi.parse_snapshot(SNAPSHOT))
-    assert [(chip.index, chip.board, chip.source) for chip in both] == [
-        (0, "n300", "tt-smi"),
-        (1, "n150", "driver, tt-smi"),
-    ]
-
-
 FAKE = """#!/bin/sh
 {body}
 """
@@ -148,14 +92,8 @@ def test_both_kinds_of_tt_smi_are_read(
 
 @pytest.mark.parametrize("body", ["exit 1", "sleep 60", "echo '{'", "echo nothing", "kill -9 $$"])
 def test_a_tt_smi_that_fails_or_hangs_has_no_chips(tmp_path: Path, body: str) -> None:
-    assert (
-        chips.look(
-            str(program(tmp_path / "tt-smi", FAKE.format(body=body))),
-            deadline_s=0.5,
-        )
-        == ()
-    )
-    assert chips.look(str(tmp_path / "none")) == ()
+    smi = program(tmp_path / "tt-smi", FAKE.format(body=body))
+    assert chips.look(str(smi), deadline_s=0.5) == chips.look(str(tmp_path / "none")) == ()
 
 
 NUMBERS = {
@@ -166,11 +104,8 @@ NUMBERS = {
     "device/hwmon/hwmon3/curr1_input": "4294967295\n",  # all ones: the chip did not answer
     "tt_fw_bundle_ver": "18.3.0.0\n",
 }
-FACTS = {
-    "tt_card_type": "n150\n",
-    "tt_serial": "0100018611902010\n",
-    "device/device": "0x401e\n",
-}
+OLD = {"device/device": "0x401e\n"}
+FACTS = {"tt_card_type": "n150\n", "tt_serial": "0100018611902010\n", **OLD}
 
 
 def driver(root: Path, index: int, files: Mapping[str, str], pids: str = "") -> Driver:
@@ -190,7 +125,7 @@ def driver(root: Path, index: int, files: Mapping[str, str], pids: str = "") -> 
 
 
 def counting(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Callable[[], int]]:
-    """Return a tt-smi that knows two chips, and how often it has run."""
+    """A tt-smi that knows two chips, and how often it has run."""
     (folder / "snapshot.json").write_text(json.dumps(SNAPSHOT))
     calls = folder / "calls"
     monkeypatch.setenv("SNAPSHOT", str(folder / "snapshot.json"))
@@ -199,20 +134,21 @@ def counting(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Callab
     return str(smi), lambda: len(calls.read_text().split()) if calls.exists() else 0
 
 
-def test_the_drivers_files_list_the_chips_and_no_tool_opens_one(
+def test_the_driver_s_files_give_chips_and_numbers_at_any_time_and_no_tool_opens_a_chip(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     smi, calls = counting(tmp_path, monkeypatch)
-    kernel = driver(tmp_path / "host", 1, NUMBERS | FACTS)
+    kernel = driver(tmp_path / "host", 1, NUMBERS | FACTS, pids="4711\n")
     (chip,) = chips.look(smi, kernel=kernel)
-    assert (chip.name, chip.board, chip.serial, chip.pci, chip.source) == (
-        "wormhole:1",
-        "n150",
-        "0100018611902010",
-        "0000:02:00.0",
-        "driver",
-    )
+    assert (chip.name, chip.board, chip.serial) == ("wormhole:1", "n150", "0100018611902010")
+    assert (chip.pci, chip.source) == ("0000:02:00.0", "driver")
     assert chip.firmware == {"fw_bundle_version": "18.3.0.0"}
+    telemetry = Telemetry(smi, chip, tmp_path, kernel=kernel)
+    telemetry.between_chunks()
+    values = telemetry.latest()
+    assert values.pop("at") > 0
+    units = {"temperature_c": 42.437, "clock_mhz": 1000.0, "power_w": 31.0, "voltage_v": 0.8}
+    assert values == {**units, "firmware": "18.3.0.0"}
     assert calls() == 0
 
 
@@ -220,36 +156,15 @@ def test_an_old_driver_is_completed_by_the_tools_but_not_while_a_process_uses_a_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     smi, calls = counting(tmp_path, monkeypatch)
-    old = {"device/device": "0x401e\n"}
-    kernel = driver(tmp_path / "idle", 0, old)
-    assert [(chip.board, chip.source) for chip in chips.look(smi, kernel=kernel)] == [
-        ("n300", "driver, tt-smi"),
-        ("n150", "tt-smi"),
-    ]
-    assert calls() == 1
-    kernel = driver(tmp_path / "busy", 0, old, pids="4711\n")
-    assert [chip.board for chip in chips.look(smi, kernel=kernel)] == [None]
-    assert calls() == 1
+    for number, pids, listed in (
+        (1, "", [("n300", "tt-smi"), ("n150", "driver, tt-smi")]),  # by their PCI addresses
+        (0, "4711\n", [(None, "driver")]),
+    ):
+        kernel = driver(tmp_path / f"host{number}", number, OLD, pids=pids)
+        looked_up = chips.look(smi, kernel=kernel)
+        assert [(chip.board, chip.source) for chip in looked_up] == listed
+        assert calls() == 1
     assert "processes use wormhole:0 (4711)" in caplog.text
-
-
-def test_the_drivers_numbers_are_read_at_any_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    smi, calls = counting(tmp_path, monkeypatch)
-    kernel = driver(tmp_path / "host", 0, NUMBERS | FACTS, pids="4711\n")
-    telemetry = Telemetry(smi, *kernel.chips(), tmp_path, kernel=kernel)
-    telemetry.between_chunks()
-    values = telemetry.latest()
-    assert values.pop("at") > 0
-    assert values == {
-        "temperature_c": 42.437,
-        "clock_mhz": 1000.0,
-        "power_w": 31.0,
-        "voltage_v": 0.8,
-        "firmware": "18.3.0.0",
-    }
-    assert calls() == 0
 
 
 def test_tt_smi_runs_between_chunks_only_and_while_no_chip_of_the_host_is_in_use(
@@ -257,7 +172,7 @@ def test_tt_smi_runs_between_chunks_only_and_while_no_chip_of_the_host_is_in_use
 ) -> None:
     smi, calls = counting(tmp_path, monkeypatch)
     chip = Chip(0, "wormhole", "n300")
-    busy = driver(tmp_path / "busy", 0, {"device/device": "0x401e\n"}, pids="4711\n")
+    busy = driver(tmp_path / "busy", 0, OLD, pids="4711\n")
     Telemetry(smi, chip, tmp_path, kernel=busy).between_chunks()
     telemetry = Telemetry(smi, chip, tmp_path, kernel=Driver(tmp_path / "none"))
     waits = threading.Event()
@@ -278,60 +193,57 @@ def test_tt_smi_runs_between_chunks_only_and_while_no_chip_of_the_host_is_in_use
 CHIPS = tt_smi.parse_snapshot(SNAPSHOT)
 
 
+def claim(folder: Path, executor: str, requested: str | None, **more: Any) -> discovery.Device:
+    usual: dict[str, Any] = {"host": "lab-1", "arch": "wormhole", "board": "n150"}
+    return discovery.claim(executor, requested, folder, **usual | more)
+
+
 @pytest.mark.parametrize(
     "requested", ["1", "ttnn:1", "wormhole:1", "0100018611902010", "0000:02:00.0"]
 )
 def test_a_chip_may_be_named_in_every_way(tmp_path: Path, requested: str) -> None:
-    device = discovery.claim(
-        "ttnn", requested, tmp_path, host="lab-1", arch="x", board="y", chips=CHIPS
-    )
+    device = claim(tmp_path, "ttnn", requested, chips=CHIPS)
     try:
-        assert (device.name, device.queue, device.environment) == (
-            "wormhole:1",
-            "ttnn.wormhole.n150",
-            {"TT_VISIBLE_DEVICES": "1"},
-        )
+        assert (device.name, device.queue) == ("wormhole:1", "ttnn.wormhole.n150")
+        assert device.environment == {"TT_VISIBLE_DEVICES": "1"}
         assert device.facts["serial"] == "0100018611902010"
+        chip = Chip(0, "wormhole")
+        assert [chip.called(name) for name in ("0", "", "none")] == [True, False, False]
     finally:
         os.close(device.claim)
 
 
 def test_executors_share_a_chip_but_two_workers_of_one_do_not(tmp_path: Path) -> None:
-    first = discovery.claim("ttnn", "0", tmp_path, host="lab-1", arch="x", board="y", chips=CHIPS)
-    other = discovery.claim("gtest", "0", tmp_path, host="lab-1", arch="x", board="y", chips=CHIPS)
+    devices = [claim(tmp_path, executor, "0", chips=CHIPS) for executor in ("ttnn", "gtest")]
     try:
-        assert first.identity == other.identity
+        assert devices[0].identity == devices[1].identity
         with pytest.raises(InfrastructureError, match="another worker"):
-            discovery.claim("ttnn", "0", tmp_path, host="lab-1", arch="x", board="y", chips=CHIPS)
+            claim(tmp_path, "ttnn", "0", chips=CHIPS)
         with pytest.raises(FieldError, match=r"0 \(wormhole:0, 010001451170801d, 0000:01:00.0\)"):
-            discovery.claim("ttnn", "7", tmp_path, host="lab-1", arch="x", board="y", chips=CHIPS)
+            claim(tmp_path, "ttnn", "7", chips=CHIPS)
     finally:
-        os.close(first.claim)
-        os.close(other.claim)
-
-
-def test_without_chips_and_for_other_executors_a_device_is_virtual(tmp_path: Path) -> None:
-    simulated = discovery.claim("ttnn", "0", tmp_path, host="lab-1", arch="wormhole", board="n150")
-    emulated = discovery.claim(
-        "emulator", "1", tmp_path, host="lab-1", arch="wormhole", board="n150", chips=CHIPS
-    )
-    plugin = discovery.claim(
-        "mine", "wormhole:1", tmp_path, host="lab-1", arch="wormhole", board="n150", chips=CHIPS
-    )
-    try:
-        assert [device.name for device in (simulated, emulated, plugin)] == [
-            "ttnn:0",
-            "emulator:1",
-            "wormhole:1",
-        ]
-        assert simulated.environment == emulated.environment == {}
-    finally:
-        for device in (simulated, emulated, plugin):
+        for device in devices:
             os.close(device.claim)
 
 
-def test_a_chip_is_called_by_its_own_names_only() -> None:
-    chip = Chip(0, "wormhole")
-    assert chip.called("0")
-    assert not chip.called("")
-    assert not chip.called("none")
+def test_without_chips_and_for_other_executors_a_device_is_virtual_and_each_worker_has_its_own(
+    tmp_path: Path,
+) -> None:
+    first, second = (claim(tmp_path, "emulator", None, board=board) for board in ("n150", "n300"))
+    devices = [
+        *(first, second, claim(tmp_path, "ttnn", "0")),
+        claim(tmp_path, "emulator", "2", chips=CHIPS),
+        claim(tmp_path, "mine", "wormhole:1", chips=CHIPS),
+    ]
+    try:
+        names = ["emulator:0", "emulator:1", "ttnn:0", "emulator:2", "wormhole:1"]
+        assert [device.name for device in devices] == names
+        assert [device.environment for device in devices[:4]] == [{}] * 4
+        assert second.queue == "emulator.wormhole.n300"
+        with pytest.raises(InfrastructureError, match="emulator:1"):
+            claim(tmp_path, "emulator", "emulator:1")
+        with pytest.raises(FieldError):
+            claim(tmp_path, "emulator", "ttnn:0")
+    finally:
+        for device in devices:
+            os.close(device.claim)

@@ -12,33 +12,26 @@ NAMES = (
 )
 OLD = "Core (x=1,y=1):    {points} rmsg:D0G|BNT smsg:{smsg} k_ids:4|3|5\n"
 NEW = (
-    "Device 0 worker core(x= 0,y= 2) virtual(x=18,y=20): {points}  rmsg:D0G|BNT h_id:  1 "
+    "Device 0 worker core(x= {x},y= 2) virtual(x=18,y=20): {points}  rmsg:D0G|BNT h_id:  1 "
     "smsg:{smsg} k_ids:  4|  3|  5|  5|  5\n"
 )
+SLEEPING = (
+    "Device 0 worker core(x= 0,y= 0) phys(x= 1,y= 1):   GW,   W,   W,   W,   W  "
+    "rmsg:D1D|bnt smsg:DDDD k_ids:1|1|0\n"
+)
+IDLE = "Device 0 idleth core(x= 0,y= 0) virtual(x=1,y=1):   GW  rmsg:D1G|E k_ids:11\n"
 
 
 @pytest.mark.parametrize("form", [OLD, NEW])
 @pytest.mark.parametrize(
     ("points", "smsg", "role", "processor"),
     [
-        (
-            "CWFW,CRBW,R,R,R",
-            "GGGG",
-            "compute",
-            "TRISC0",
-        ),  # both neighbors wait for the compute, which runs
-        (
-            "CWFW,NRBW,CWFW,R,R",
-            "GGGG",
-            "reader",
-            "NCRISC",
-        ),  # the reader waits for the NoC, the compute for the reader
-        (
-            "NWBW,CRBW,R,R,CRBW",
-            "GGGG",
-            "writer",
-            "BRISC",
-        ),  # the writer waits for the NoC, the compute for room
+        # both neighbors wait for the compute, which runs
+        ("CWFW,CRBW,R,R,R", "GGGG", "compute", "TRISC0"),
+        # the reader waits for the NoC, the compute for the reader
+        ("CWFW,NRBW,CWFW,R,R", "GGGG", "reader", "NCRISC"),
+        # the writer waits for the NoC, the compute for room
+        ("NWBW,CRBW,R,R,CRBW", "GGGG", "writer", "BRISC"),
         ("CWFW,NSW,CWFW,R,R", "GGGG", "reader", "NCRISC"),  # the reader waits for a semaphore
         ("CWFW,CRBW,CWFW,R,R", "GGGG", "compute and reader", None),  # each waits for the other
         ("CWFW,W,CWFW,R,R", "DGGG", "reader", "NCRISC"),  # the reader has ended too early
@@ -48,7 +41,7 @@ NEW = (
 def test_the_stuck_kernel_is_named(
     form: str, points: str, smsg: str, role: str, processor: str | None
 ) -> None:
-    finding = read("Legend: BRISC, NCRISC\n" + form.format(points=points, smsg=smsg) + NAMES)
+    finding = read("Legend: BRISC, NCRISC\n" + form.format(x=0, points=points, smsg=smsg) + NAMES)
     assert finding.role == role
     assert role.split()[0] in finding.words
     if processor is not None:
@@ -58,25 +51,16 @@ def test_the_stuck_kernel_is_named(
 
 
 def test_a_file_s_name_says_more_than_its_place() -> None:
-    swapped = (
-        NEW.format(points="NRBW,W,CWFW,R,R", smsg="DGGG")
-        + "k_id[  4]: reader_unary.cpp\nk_id[  3]: writer_unary.cpp\n"
-    )
-    finding = read(swapped)
+    names = "k_id[  4]: reader_unary.cpp\nk_id[  3]: writer_unary.cpp\n"
+    finding = read(NEW.format(x=0, points="NRBW,W,CWFW,R,R", smsg="DGGG") + names)
     assert (finding.role, finding.processor, finding.waypoint) == ("reader", "BRISC", "NRBW")
 
 
 def test_the_last_look_counts_and_the_majority_of_cores_decides() -> None:
-    def core(x: int, points: str) -> str:
-        return (
-            f"Device 0 worker core(x= {x},y= 0) virtual(x=1,y=1): {points}  rmsg:D0G|BNT "
-            f"smsg:GGGG k_ids:4|3|5\n"
-        )
-
-    early = "".join(core(x, "NWBW,CRBW,R,R,CRBW") for x in range(3))
-    late = "".join(core(x, "CWFW,CRBW,R,R,R") for x in range(2)) + core(2, "CWFW,NRBW,CWFW,R,R")
-    finding = read(early + late + NAMES)
-    assert (finding.role, finding.cores, finding.core) == ("compute", 2, (0, 0))
+    looks = ["NWBW,CRBW,R,R,CRBW"] * 3 + ["CWFW,CRBW,R,R,R"] * 2 + ["CWFW,NRBW,CWFW,R,R"]
+    cores = [NEW.format(x=n % 3, points=points, smsg="GGGG") for n, points in enumerate(looks)]
+    finding = read("".join(cores) + NAMES)
+    assert (finding.role, finding.cores, finding.core) == ("compute", 2, (0, 2))
     assert "2 of 3 running cores" in finding.words
     assert len(finding.waypoints) == 3
 
@@ -86,15 +70,8 @@ def test_the_last_look_counts_and_the_majority_of_cores_decides() -> None:
     [
         ("", "shows no core"),
         ("nonsense\n\0\n", "shows no core"),
-        (
-            "Device 0 worker core(x= 0,y= 0) phys(x= 1,y= 1):   GW,   W,   W,   W,   W  "
-            "rmsg:D1D|bnt smsg:DDDD k_ids:1|1|0\n",
-            "no kernel",
-        ),
-        (
-            "Device 0 idleth core(x= 0,y= 0) virtual(x=1,y=1):   GW  rmsg:D1G|E k_ids:11\n",
-            "shows no core",
-        ),
+        (SLEEPING, "no kernel"),
+        (IDLE, "shows no core"),
     ],
 )
 def test_a_log_that_shows_nothing_says_so(text: str, words: str) -> None:

@@ -1,5 +1,4 @@
-"""gonogo_dump.hpp by itself: it writes arrays only on request, and a problem fails no
-test."""
+"""gonogo_dump.hpp by itself: it writes arrays only on request, and a problem fails no test."""
 
 from __future__ import annotations
 
@@ -38,6 +37,10 @@ int main() {
     return written ? 0 : 3;
 }
 """
+WARNINGS = [
+    f"-W{name}"
+    for name in ("all", "extra", "pedantic", "shadow", "conversion", "sign-conversion", "error")
+]
 
 
 @pytest.fixture(scope="module")
@@ -47,40 +50,20 @@ def alone(tmp_path_factory: pytest.TempPathFactory, gtest_programs: dict[str, Pa
     (folder / "alone.cpp").write_text(ALONE)
     compiler = shutil.which("g++")
     assert compiler is not None
-    warnings = (
-        "-Wall",
-        "-Wextra",
-        "-Wpedantic",
-        "-Wshadow",
-        "-Wconversion",
-        "-Wsign-conversion",
-        "-Werror",
-    )
-    command = [
-        compiler,
-        "-std=c++17",
-        *warnings,
-        f"-I{ROOT / 'workers/gonogo_workers/include'}",
-        str(folder / "alone.cpp"),
-        "-o",
-        str(folder / "alone"),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
+    include = f"-I{ROOT / 'workers/gonogo_workers/include'}"
+    command = [compiler, "-std=c++17", *WARNINGS, include, "alone.cpp", "-o", "alone"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=WAIT_S)
     assert done.returncode == 0, done.stderr
     return folder / "alone"
 
 
-def run(program: Path, *words: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run(*words: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run a program, which writes its arrays into `folder` where one is given."""
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("GONOGO_")
-    }
-    if folder is not None:
-        environment["GONOGO_DUMP_DIR"] = str(folder)
+    dumps = {} if folder is None else {"GONOGO_DUMP_DIR": str(folder)}
     return subprocess.run(
-        [str(program), *words],
-        env=environment,
-        cwd=program.parent,
+        words,
+        env={"PATH": os.environ["PATH"], **dumps},
+        cwd=Path(words[0]).parent,
         capture_output=True,
         text=True,
         timeout=WAIT_S,
@@ -89,10 +72,9 @@ def run(program: Path, *words: str, folder: Path | None = None) -> subprocess.Co
 
 @pytest.mark.slow
 def test_any_container_becomes_float32_that_numpy_reads(alone: Path, tmp_path: Path) -> None:
-    assert run(alone, folder=tmp_path).returncode == 0
+    assert run(str(alone), folder=tmp_path).returncode == 0
     (place,) = tmp_path.iterdir()
-    manifest = json.loads((place / "manifest.json").read_text())
-    assert manifest == {
+    assert json.loads((place / "manifest.json").read_text()) == {
         "test": "By.Hand",
         "name": 'with "quotes" and a\ttab',
         "arithmetic": None,
@@ -101,16 +83,10 @@ def test_any_container_becomes_float32_that_numpy_reads(alone: Path, tmp_path: P
         "tensors": {name: f"{name}.npy" for name in ("beta", "gamma", "mean", "x")},
         "raw": {},
     }
-    arrays = {
-        name: np.load(place / file, allow_pickle=False)
-        for name, file in manifest["tensors"].items()
-    }
-    assert {name: (array.dtype.str, array.shape) for name, array in arrays.items()} == {
-        "x": ("<f4", (1, 2, 2)),
-        "gamma": ("<f4", (2,)),
-        "beta": ("<f4", (2,)),
-        "mean": ("<f4", (1, 2)),
-    }
+    arrays = {file.stem: np.load(file, allow_pickle=False) for file in place.glob("*.npy")}
+    shapes = {"x": (1, 2, 2), "gamma": (2,), "beta": (2,), "mean": (1, 2)}
+    assert {name: array.shape for name, array in arrays.items()} == shapes
+    assert {array.dtype.str for array in arrays.values()} == {"<f4"}
     assert arrays["x"].ravel().tolist() == [1.0, -0.5, 2.0, 0.25]
     assert all(array.flags.c_contiguous for array in arrays.values())
     assert all(file.stat().st_size % 4 == 0 for file in place.glob("*.npy"))
@@ -118,38 +94,22 @@ def test_any_container_becomes_float32_that_numpy_reads(alone: Path, tmp_path: P
 
 def test_unasked_it_does_nothing(alone: Path) -> None:
     before = set(alone.parent.iterdir())
-    assert run(alone).returncode == 0
+    assert run(str(alone)).returncode == 0
     assert set(alone.parent.iterdir()) == before
 
 
-def test_a_folder_that_cannot_be_written_is_told_and_no_crash(alone: Path, tmp_path: Path) -> None:
-    done = run(alone, folder=tmp_path / "nowhere")
+def test_what_cannot_be_written_is_told_fails_no_test_and_looks_like_nothing(
+    alone: Path, gtest_programs: dict[str, Path], tmp_path: Path
+) -> None:
+    done = run(str(alone), folder=tmp_path / "nowhere")
     assert done.returncode == 3
     assert "gonogo_dump: layernorm_fw: " in done.stderr
     assert "nowhere" in done.stderr
-
-
-def test_a_problem_fails_no_test_of_a_user(gtest_programs: dict[str, Path], tmp_path: Path) -> None:
-    done = run(
-        gtest_programs["layernorm"],
-        "--gtest_filter=Dumper.RoundsRawInputs",
-        folder=tmp_path / "nowhere",
-    )
-    assert done.returncode == 0
-    assert "gonogo_dump: layernorm_bw" in done.stderr
-
-
-def test_what_was_not_finished_looks_like_nothing(alone: Path, tmp_path: Path) -> None:
-    (tmp_path / "full").mkdir()
-    limited = subprocess.run(
-        ["bash", "-c", f"ulimit -f 0; trap '' XFSZ; exec {alone}"],
-        env={"PATH": os.environ["PATH"], "GONOGO_DUMP_DIR": str(tmp_path / "full")},
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-    )
-    assert limited.returncode == 3
-    assert "File too large" in limited.stderr
-    assert [
-        path.name for path in (tmp_path / "full").iterdir() if not path.name.startswith(".")
-    ] == []
+    program, test = str(gtest_programs["layernorm"]), "--gtest_filter=Dumper.RoundsRawInputs"
+    of_a_user = run(program, test, folder=tmp_path / "nowhere")
+    assert of_a_user.returncode == 0
+    assert "gonogo_dump: layernorm_bw" in of_a_user.stderr
+    full = run("/bin/bash", "-c", f"ulimit -f 0; trap '' XFSZ; exec {alone}", folder=tmp_path)
+    assert full.returncode == 3
+    assert "File too large" in full.stderr
+    assert [path for path in tmp_path.iterdir() if not path.name.startswith(".")] == []

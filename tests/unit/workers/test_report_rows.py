@@ -4,6 +4,7 @@ database can hold."""
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,78 +25,61 @@ PLACE = Place("host/gtest:0", "a" * 32, 3)
 
 
 def report(name: str = "A.B", outcome: str = "passed", **more: Any) -> dict[str, Any]:
-    """Return a report as a child process sends it."""
+    """A report as a child process sends it."""
     return {"name": name, "outcome": outcome, **more}
 
 
 def row_of(
     *reports: dict[str, Any], judged: dict[str, list[Judged]] | None = None
 ) -> dict[str, Any]:
-    """Return the row of these reports, which must be plain JSON."""
+    """The row of these reports, which must be plain JSON."""
     row = iteration_row((4, 0), PLACE, 12.5, reports_of(list(reports)), judged or {})
     json.dumps(row, allow_nan=False)
     return row
 
 
-def arrays(*, right: bool = True, tolerance: dict[str, float] | None = None) -> Judged:
+LOOSE, TIGHT, NONE = "loose", "tight", "none"
+TOLERANCES = {LOOSE: {"rtol": 1e-3, "atol": 0.5}, TIGHT: {"rtol": 0.0, "atol": 1e-9}, NONE: {}}
+
+
+@cache
+def arrays(right: bool, tolerance: str) -> Judged:
     """Judge arrays of a backward kernel that is right, or that leaves s1 out."""
-    test = TestSpec.parse(
-        {"kernel": "layernorm_bw", "shape": [64, 256], "tolerance": tolerance or {}}
-    )
+    fields = {"kernel": "layernorm_bw", "shape": [64, 256], "tolerance": TOLERANCES[tolerance]}
+    test = TestSpec.parse(fields)
     raw = generate(test, 1)
     given = quantise(test, raw)
     dx = np.asarray(exact_outputs(test, given)["dx"], np.float64)
     if not right:
         s1 = np.mean(np.asarray(given["dy"], np.float64) * given["gamma"], -1, keepdims=True)
         dx = dx + np.asarray(given["rstd"], np.float64)[:, None] * s1
-    rounded = quantise(test, {"dy": np.asarray(dx, np.float32)})[
-        "dy"
-    ]  # to bf16, as any other tensor
+    rounded = quantise(test, {"dy": np.asarray(dx, np.float32)})["dy"]  # to bf16, as any tensor
     judgement = judge(test, raw, given, {"dx": rounded}, arithmetic="fused", produced=("dx",))
     return Judged(test, judgement, "", "A.B")
 
 
-LOOSE, TIGHT = {"rtol": 1e-3, "atol": 0.5}, {"rtol": 0.0, "atol": 1e-9}
-
-
 @pytest.mark.parametrize(
-    ("outcome", "verdict"),
+    ("outcomes", "verdict"),
     [
         ("passed", "not_judged"),
         ("failed", "not_judged"),
-        ("skipped", "skipped"),
-        ("not_run", "not_run"),
-        ("crash", "crash"),
-        ("hang", "hang"),
-        ("error", "error"),
+        *((outcome, outcome) for outcome in ("skipped", "not_run", "crash", "hang", "error")),
+        ("passed skipped crash", "crash"),  # the worst
+        ("passed skipped", "not_judged"),
     ],
 )
 def test_without_arrays_green_and_red_are_not_judged_and_the_outcome_is_kept(
-    outcome: str, verdict: str
+    outcomes: str, verdict: str
 ) -> None:
-    row = row_of(report(outcome=outcome))
+    row = row_of(*(report(f"A.{n}", outcome) for n, outcome in enumerate(outcomes.split())))
     assert (row["verdict"], row["explanation"]) == (verdict, "not_judged")
-    assert (row["outputs"]["A.B"]["verdict"], row["outputs"]["A.B"]["outcome"]) == (
-        verdict,
-        outcome,
-    )
+    assert " ".join(entry["outcome"] for entry in row["outputs"].values()) == outcomes
 
 
 def test_no_report_is_absent() -> None:
     row = row_of()
-    assert (row["verdict"], row["outputs"], row["message"]) == (
-        "not_run",
-        {},
-        "no test was selected",
-    )
-
-
-def test_the_worst_test_is_the_iteration_s_verdict() -> None:
-    assert (
-        row_of(report("A.B"), report("A.C", "skipped"), report("A.D", "crash"))["verdict"]
-        == "crash"
-    )
-    assert row_of(report("A.B"), report("A.C", "skipped"))["verdict"] == "not_judged"
+    assert (row["verdict"], row["outputs"]) == ("not_run", {})
+    assert row["message"] == "no test was selected"
 
 
 @pytest.mark.parametrize(
@@ -105,11 +89,11 @@ def test_the_worst_test_is_the_iteration_s_verdict() -> None:
         ("passed", False, LOOSE, "pass_by_tolerance"),
         ("passed", True, TIGHT, "fail_by_tolerance"),
         ("passed", False, TIGHT, "fail"),
-        ("passed", True, None, "pass"),
-        ("passed", False, None, "pass_by_tolerance"),
+        ("passed", True, NONE, "pass"),
+        ("passed", False, NONE, "pass_by_tolerance"),
         # red, and no other gate declared: the test's own is the gate
-        ("failed", True, None, "fail_by_tolerance"),
-        ("failed", False, None, "fail"),
+        ("failed", True, NONE, "fail_by_tolerance"),
+        ("failed", False, NONE, "fail"),
         ("failed", True, TIGHT, "fail_by_tolerance"),
         ("failed", False, LOOSE, "fail"),
         # red, though the arrays are fine by their own gate: never a pass, and no fault of the
@@ -121,61 +105,43 @@ def test_the_worst_test_is_the_iteration_s_verdict() -> None:
     ],
 )
 def test_with_arrays_a_test_is_judged_in_full(
-    outcome: str, right: bool, tolerance: dict[str, float] | None, verdict: str
+    outcome: str, right: bool, tolerance: str, verdict: str
 ) -> None:
-    row = row_of(
-        report(outcome=outcome), judged={"A.B": [arrays(right=right, tolerance=tolerance)]}
+    reported = report(outcome=outcome, message="cache missed")
+    row = row_of(reported, judged={"A.B": [arrays(right, tolerance)]})
+    whole, dx = row["outputs"]["A.B"], row["outputs"]["A.B/dx"]
+    assert len(row["outputs"]) == 2
+    assert (row["verdict"], whole["verdict"], row["judge"]) == (verdict, verdict, JUDGE)
+    assert whole["explanation"] == ("explained" if right else "unexplained")
+    assert dx["rounding_ratio"] > 0
+    assert "outcome" not in dx
+    assert row["arithmetic"] == dx["arithmetic"]
+    assert whole["message"].startswith("cache missed")
+    assert ("a reason that they don't show" in whole["message"]) is (
+        (outcome, right, tolerance) == ("failed", True, LOOSE)
     )
-    assert (row["verdict"], row["outputs"]["A.B"]["verdict"]) == (verdict, verdict)
-    assert row["outputs"]["A.B"]["explanation"] == ("explained" if right else "unexplained")
-    assert set(row["outputs"]) == {"A.B", "A.B/dx"}
-    assert row["outputs"]["A.B/dx"]["rounding_ratio"] > 0
-    assert "outcome" not in row["outputs"]["A.B/dx"]
-    assert row["judge"] == JUDGE
-    assert row["arithmetic"] == row["outputs"]["A.B/dx"]["arithmetic"]
 
 
-def test_a_red_test_beside_explained_arrays_says_that_they_do_not_show_why() -> None:
-    row = row_of(
-        report(outcome="failed", message="cache missed"), judged={"A.B": [arrays(tolerance=LOOSE)]}
-    )
-    assert "a reason that they don't show" in row["outputs"]["A.B"]["message"]
-    assert row["outputs"]["A.B"]["message"].startswith("cache missed")
-
-
-def test_arrays_that_cannot_be_judged_are_an_error_with_the_reason() -> None:
-    row = row_of(
-        report(),
-        judged={
-            "A.B": [Judged(None, None, "x.npy is cut off"), arrays(right=False, tolerance=LOOSE)]
-        },
-    )
-    assert row["verdict"] == "error"
-    assert row["outputs"]["A.B"]["message"] == "x.npy is cut off"
+def test_arrays_that_cannot_be_judged_are_an_error_and_explained_ones_explain_no_other_test() -> (
+    None
+):
+    cut = Judged(None, None, "x.npy is cut off")
+    row = row_of(report(), judged={"A.B": [cut, arrays(False, LOOSE)]})
+    assert (row["verdict"], row["outputs"]["A.B"]["message"]) == ("error", "x.npy is cut off")
     assert row["outputs"]["A.B/dx"]["verdict"] == "pass_by_tolerance"
-
-
-def test_an_explained_test_does_not_explain_one_without_arrays() -> None:
-    row = row_of(report("A.B"), report("A.C"), judged={"A.B": [arrays(tolerance=LOOSE)]})
+    row = row_of(report("A.B"), report("A.C"), judged={"A.B": [arrays(True, LOOSE)]})
     assert (row["verdict"], row["explanation"]) == ("not_judged", "not_judged")
 
 
 def test_what_no_database_holds_is_made_storable() -> None:
+    failure = {"expression": "a\0b", "count": 3, "message": "m" * 9000, "line": 7}
+    numbers = {"max_diff": float("nan"), "big": float("inf"), "n": 2, "words": "x", "flag": True}
     strange = report(
         "A." + "x" * 5000,
         "failed",
         message="bad\0text\ud800",
-        failures=[
-            {"expression": "a\0b", "count": 3, "message": "m" * 9000, "line": 7},
-            "no failure",
-        ],
-        measurements={
-            "max_diff": float("nan"),
-            "big": float("inf"),
-            "n": 2,
-            "words": "x",
-            "flag": True,
-        },
+        failures=[failure, "no failure"],
+        measurements=numbers,
         properties={"kernel": "k\0"},
         deep={"a": ["b"]},
     )
@@ -183,21 +149,15 @@ def test_what_no_database_holds_is_made_storable() -> None:
     ((name, entry),) = row["outputs"].items()
     assert len(name) <= MAX_NAME_CHARS
     assert "\0" not in json.dumps(row)
+    json.dumps(row).encode("utf-8")
     assert entry["measurements"] == {"max_diff": None, "big": None, "n": 2.0}
     assert entry["nonfinite_kinds"] == {"max_diff": "nan", "big": "inf"}
-    assert entry["failures"][0]["count"] == 3
-    assert len(entry["failures"]) == 1
-    json.dumps(row).encode("utf-8")
+    assert [failure["count"] for failure in entry["failures"]] == [3]
 
 
-def test_long_names_stay_distinct() -> None:
-    row = row_of(
-        report("A." + "x" * 5000 + "1" + "y" * 100), report("A." + "x" * 5000 + "2" + "y" * 100)
-    )
-    assert len(row["outputs"]) == 2
-
-
-def test_a_name_told_twice_is_kept_twice() -> None:
+def test_long_names_stay_distinct_and_a_name_told_twice_is_kept_twice() -> None:
+    long = [report("A." + "x" * 5000 + number + "y" * 100) for number in "12"]
+    assert len(row_of(*long)["outputs"]) == 2
     assert list(row_of(report(), report(outcome="failed"))["outputs"]) == ["A.B", "A.B (2)"]
 
 
@@ -217,15 +177,19 @@ def test_what_is_no_list_of_reports_is_refused(data: Any, message: str) -> None:
         reports_of(data)
 
 
+def test_reports_deeper_than_python_can_write_are_refused() -> None:
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(JobError, match="in one another"):
+        reports_of([report(more=[deep])])
+
+
 HUGE = 10**400
 WRONG_FIELDS: tuple[tuple[str, Any], ...] = (
-    ("measurements", {"x": HUGE}),
-    ("measurements", "abc"),
-    ("measurements", [1]),
-    ("failures", {"a": 1}),
-    ("failures", "abc"),
-    ("dumps", 7),
-    ("dumps", {"a": 1}),
+    *(("measurements", value) for value in ({"x": HUGE}, "abc", [1])),
+    *(("failures", value) for value in ({"a": 1}, "abc")),
+    *(("dumps", value) for value in (7, {"a": 1})),
     ("duration_ms", HUGE),
     ("outcome", ["passed"]),
 )
@@ -239,19 +203,8 @@ def test_a_wrong_field_of_a_report_is_named(field: str, value: Any) -> None:
     assert len(str(refused.value)) < 400
 
 
-def test_reports_deeper_than_python_can_write_are_refused() -> None:
-    deep: Any = []
-    for _ in range(100_000):
-        deep = [deep]
-    with pytest.raises(JobError, match="in one another"):
-        reports_of([report(more=[deep])])
-
-
 UNUSUAL: tuple[dict[str, Any], ...] = (
-    {"x": 10**30},
-    {"x": HUGE},
-    {"x": [10**30, HUGE]},
-    {"x": float("inf")},
+    *({"x": value} for value in (10**30, HUGE, [10**30, HUGE], float("inf"))),
     {f"k{number}": 1 for number in range(1500)},
     {"failures": [{"count": 10**30, "line": 10**30}]},
     {"measurements": {"nul\0 and \ud800": 1.0, "n" * 1000: 2}},
@@ -267,14 +220,10 @@ def test_what_reports_may_hold_is_cut_to_what_the_service_takes(fields: dict[str
     row = row_of(report(**fields))
     Batch.of([row]).check()
     (entry,) = row["outputs"].values()
-    assert entry["outcome"] == "passed"
-    assert entry["nonfinite_kinds"] == {}
+    assert (entry["outcome"], entry["nonfinite_kinds"]) == ("passed", {})
 
 
-def test_what_an_executor_says_beyond_the_contract_is_shown() -> None:
-    parsed = Report.parse(report(position=3, file="a.cpp", line=12, verdict="pass"))
-    assert parsed.more == {"position": 3, "file": "a.cpp", "line": 12, "verdict": "pass"}
-    assert (
-        row_of(report(verdict="pass", explanation="explained"))["outputs"]["A.B"]["verdict"]
-        == "not_judged"
-    )
+def test_what_an_executor_says_beyond_the_contract_is_shown_and_no_verdict() -> None:
+    more = {"position": 3, "file": "a.cpp", "line": 12, "verdict": "pass"}
+    assert Report.parse(report(**more)).more == more
+    assert row_of(report(**more))["outputs"]["A.B"]["verdict"] == "not_judged"

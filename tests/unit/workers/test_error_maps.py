@@ -13,44 +13,31 @@ from gonogo.workloads import exact_outputs
 from gonogo_workers.attempts.evidence import of_seed
 
 SHAPE = [2, 3, 20, 512]
-"""120 rows of 16 tiles: more rows than the tiles need, and the rows of a tile come from several of
-the leading dimensions."""
+"""120 rows of 16 tiles: the rows of a tile come from several of the leading dimensions."""
 
 
 @pytest.mark.parametrize("kernel", ["layernorm_bw", "layernorm_fw"])
 def test_the_error_map_has_each_error_in_its_own_cell(kernel: str) -> None:
     test = TestSpec.parse({"kernel": kernel, "shape": SHAPE})
     given = quantise(test, generate(test, 5))
-    outputs = emulator.run(test, given, "correct")
+    outputs = {
+        name: np.array(array) for name, array in emulator.run(test, given, "correct").items()
+    }
     shaped = {name: array.reshape(test.shape_of(name)) for name, array in outputs.items()}
+    place = (1, 0, 15, 70)  # flat row (1 * 3 + 0) * 20 + 15 = 75: the third row of tiles
+    first = next(iter(test.outputs))
+    shaped[first][place] += 8.0
     artifacts = of_seed(test, (5, 1), given, shaped)
     assert {(one["kind"], one["seed"], one["repeat"]) for one in artifacts} == {("error_map", 5, 1)}
     contents = {artifact["output"]: artifact["content"] for artifact in artifacts}
     assert contents.keys() == set(test.outputs)
     for name, expected in exact_outputs(test, given).items():
         flat = np.atleast_2d(expected)
-        error = np.abs(outputs[name].reshape(flat.shape).astype(np.float64) - flat)
+        error = np.abs(shaped[name].reshape(flat.shape).astype(np.float64) - flat)
         cells = [
-            [
-                float(error[row : row + 32, column : column + 32].max())
-                for column in range(0, flat.shape[1], 32)
-            ]
+            [float(error[row : row + 32, at : at + 32].max()) for at in range(0, flat.shape[1], 32)]
             for row in range(0, flat.shape[0], 32)
         ]
         assert (contents[name]["rows"], contents[name]["features"]) == flat.shape
         np.testing.assert_allclose(contents[name]["max_abs"], cells, rtol=1e-5)
-
-
-def test_a_planted_error_of_4d_dx_is_found_where_it_is() -> None:
-    test = TestSpec.parse({"kernel": "layernorm_bw", "shape": SHAPE})
-    given = quantise(test, generate(test, 5))
-    dx = np.asarray(exact_outputs(test, given)["dx"], np.float32).reshape(SHAPE)
-    dx[1, 0, 15, 70] += (
-        8.0  # flat row (1 * 3 + 0) * 20 + 15 = 75: the third row of tiles, the third column
-    )
-    (artifact,) = of_seed(test, (5, 0), given, {"dx": dx})
-    cells = np.asarray(artifact["content"]["max_abs"])
-    assert cells.shape == (4, 16)
-    assert cells[2, 2] == pytest.approx(8.0, rel=1e-5)
-    cells[2, 2] = 0.0
-    assert cells.max() < 1e-5
+    assert contents[first]["max_abs"][2][2] == pytest.approx(8.0, rel=1e-2)
