@@ -14,7 +14,8 @@ from gonogo.spec.validation import Model
 
 
 def _is_text(value: object) -> object:
-    if not isinstance(value, str):
+    # pydantic takes a number for seconds since 1970, also one in a text
+    if not isinstance(value, str) or "-" not in value[1:]:
         raise ValueError("must be a time as text, for example: 2026-01-31T12:00:00Z")
     return value
 

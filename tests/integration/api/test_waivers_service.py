@@ -184,6 +184,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"classes": ["sad"]}, "classes.0", ""),
     ({"reason": "  "}, "reason", ""),
     ({"expires": None}, "expires", ""),
+    ({"expires": str(int(datetime.now(UTC).timestamp()) + 86400)}, "expires", ""),
     ({"expires": "9999-12-31T23:59:59-23:59"}, "expires", ""),  # out of range in UTC
     ({"expires": "0001-01-01T00:00:00+23:59"}, "expires", ""),
     ({"expires": "2099-01-01T00:00:00Z"}, "expires", "90 days from now (GONOGO_WAIVER_DAYS):"),
