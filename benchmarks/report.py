@@ -41,24 +41,22 @@ class Figure:
         return not (below or (self.least is not None and self.value < self.least))
 
     @property
-    def asked(self) -> str:
+    def limits(self) -> str:
         """Return what is asked in words."""
-        limits = {"at most": self.most, "at least": self.least}
-        return ", ".join(
-            f"{word} {limit:,g}" for word, limit in limits.items() if limit is not None
-        )
+        named = {"at most": self.most, "at least": self.least}
+        return ", ".join(f"{word} {limit:,g}" for word, limit in named.items() if limit is not None)
 
 
 def report(name: str, figures: Sequence[Figure]) -> int:
     """Print and keep the figures of a benchmark; return 1 if one isn't as asked."""
     table = Table(name, "measured", "unit", "asked", "")
     for figure in figures:
-        shown = figure.name, f"{figure.value:,.4g}", figure.unit, figure.asked, figure.note
+        shown = figure.name, f"{figure.value:,.4g}", figure.unit, figure.limits, figure.note
         table.add_row(*shown, style=None if figure.is_met else "bold")
     Console(width=120, highlight=False).print(table)
     FOLDER.mkdir(exist_ok=True)
-    kept = {**surroundings(), "figures": [asdict(figure) for figure in figures]}
-    (FOLDER / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n")
+    content = {**surroundings(), "figures": [asdict(figure) for figure in figures]}
+    (FOLDER / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
     return int(not all(figure.is_met for figure in figures))
 
 

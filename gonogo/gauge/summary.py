@@ -196,7 +196,7 @@ class MeasuredTest:
     windows: list[WindowSummary]
     advice: AdvisedTolerance
     slack: list[Slack]
-    """Of each output with a declared tolerance"""
+    """For each output with a declared tolerance"""
     gates: dict[str, GateSummary]
     words: str
 

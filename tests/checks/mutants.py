@@ -95,7 +95,7 @@ def folder_of(area: Area, folder: Path) -> list[Path]:
     folder.mkdir(parents=True)
     for name in LINKS:
         (folder / Path(name).name).symlink_to(ROOT / name)
-    modules = found(area.modules, folder)
+    modules = files_of(area.modules, folder)
     settings = {
         "source_paths": [Path(name).name for name in LINKS[:5]],
         "only_mutate": [str(path.relative_to(folder)) for path in modules],
@@ -103,7 +103,7 @@ def folder_of(area: Area, folder: Path) -> list[Path]:
         "timeout_multiplier": ["5"],  # times the seconds that the tests take without a fault
         "pytest_add_cli_args": ["-m", "not slow", "-p", "no:xdist"],
         "pytest_add_cli_args_test_selection": [
-            str(path.relative_to(folder)) for path in found(area.tests, folder)
+            str(path.relative_to(folder)) for path in files_of(area.tests, folder)
         ],
         # the words of a sentence are no promise
         "do_not_mutate_patterns": ['"[^"]* [^"]* [^"]*"'],
@@ -113,7 +113,7 @@ def folder_of(area: Area, folder: Path) -> list[Path]:
     return modules
 
 
-def found(globs: str, folder: Path) -> list[Path]:
+def files_of(globs: str, folder: Path) -> list[Path]:
     """The files that the globs name, each glob at least one."""
     paths = {glob: sorted(folder.glob(glob)) for glob in globs.split()}
     if missing := [glob for glob, some in paths.items() if not some]:

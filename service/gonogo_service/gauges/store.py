@@ -27,7 +27,7 @@ class LastReport:
 
 @dataclass(frozen=True)
 class GaugedSlack:
-    """What a test's last finished gauge says about its tolerance."""
+    """The tolerance of a test as its last finished gauge has it."""
 
     gauge: str
     slack: list[Slack]

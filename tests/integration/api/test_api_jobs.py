@@ -62,8 +62,10 @@ def test_a_job_is_accepted_stored_and_shown(api: Api) -> None:
     }
     assert {name: job[name] for name in expected} == expected
     assert job["created_at"].endswith("Z")
-    made, deadline = (datetime.fromisoformat(job[name]) for name in ("created_at", "deadline_at"))
-    assert (deadline - made).total_seconds() == 86400
+    created, deadline = (
+        datetime.fromisoformat(job[name]) for name in ("created_at", "deadline_at")
+    )
+    assert (deadline - created).total_seconds() == 86400
     for name, path in job["links"].items():
         if name != "events":
             assert api.client.get(path).status_code == 200, name
@@ -151,8 +153,8 @@ def test_the_same_key_and_body_give_the_same_answer_and_one_job(api: Api) -> Non
     assert "idempotent-replayed" not in first.headers
     assert second.headers["idempotent-replayed"] == "true"
     assert api.rows()["jobs"] == 1
-    made = datetime.fromisoformat(api.get(f"/jobs/{first.json()['id']}")["created_at"])
-    with time_machine.travel(made + timedelta(hours=24, seconds=5), tick=True):
+    created = datetime.fromisoformat(api.get(f"/jobs/{first.json()['id']}")["created_at"])
+    with time_machine.travel(created + timedelta(hours=24, seconds=5), tick=True):
         assert post(api, "k1", JOB).json()["id"] != first.json()["id"]
 
 

@@ -19,7 +19,7 @@ from suite_runs import SUITE
 
 DELIVERIES = {"POST /hooks/github", "POST /hooks/ci"}
 """Stored as they came, in a list of their own; what they start is audited."""
-OWN = {"POST /news:seen", "POST /tolerances:patch"}
+UNAUDITED = {"POST /news:seen", "POST /tolerances:patch"}
 """A reader's own mark, and a diff that is shown: nothing of anybody's changes."""
 
 
@@ -93,7 +93,7 @@ def test_every_address_that_changes_something_has_its_entry(api: Api) -> None:
         for method in (getattr(route, "methods", None) or set()) - SAFE_METHODS
     }
     checks = {address for address in changing if address.endswith(":validate")}
-    assert changing - checks - DELIVERIES - WORK - OWN == set(ACTIONS)
+    assert changing - checks - DELIVERIES - WORK - UNAUDITED == set(ACTIONS)
     nouns = [resource.noun for resource in Resource.registered]
     recorded = {
         f"{noun.one}.{verb.done}"

@@ -219,9 +219,9 @@ def test_a_change_from_a_foreign_page_is_refused(shared: Api, origin: str) -> No
 
 
 def test_a_change_from_a_page_of_its_own_or_from_no_page_is_taken(shared: Api) -> None:
-    own = [{"Origin": "http://localhost"}, {}]
+    same_site = [{"Origin": "http://localhost"}, {}]
     sites = {"same-origin": 202, "none": 202, "cross-site": 403}
-    cases = [(header, 202) for header in own]
+    cases = [(header, 202) for header in same_site]
     for header, status in (*cases, *(({"Sec-Fetch-Site": k}, v) for k, v in sites.items())):
         answer = shared.client.post("/api/v1/jobs", json=JOB, headers=header)
         assert answer.status_code == status, header

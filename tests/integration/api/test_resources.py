@@ -45,7 +45,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 
 def until(noun: str) -> dict[str, str]:
-    """What a body of BODIES lacks: its end, where it must have one."""
+    """Return the end that a body of BODIES lacks, where it must have one."""
     return {"expires": (utcnow() + timedelta(days=3)).isoformat()} if noun == "waivers" else {}
 
 

@@ -1,4 +1,4 @@
-"""What is told of an event: the payload for programs, and one line for people."""
+"""Messages about an event: the payload for programs, and one line for people."""
 
 from __future__ import annotations
 
