@@ -49,12 +49,16 @@ def read(tmp_path: Path, text: str) -> builds_file.BuildsFile:
 
 def test_a_build_s_own_fields_go_before_its_executor_s_defaults(tmp_path: Path) -> None:
     file = read(tmp_path, FILE)
-    own = resolve_build(EXECUTOR, "main", file)
-    assert (own.executor.interpreter, own.arithmetic, own.produced) == ("/p", "tt-train", ("dx",))
-    told = {"command": ["/bin/tests", "--fixed"], "options": {"depth": 1, "variant": "moreh"}}
-    told["suites"] = {"nightly": {"filter": "LayerNorm*"}}
-    environment = dict(own.environment)
-    assert json.loads(environment.pop("GONOGO_BUILD")) == {"name": "main", **told}
+    resolved = resolve_build(EXECUTOR, "main", file)
+    assert (resolved.executor.interpreter, resolved.arithmetic, resolved.produced) == (
+        "/p",
+        "tt-train",
+        ("dx",),
+    )
+    expected = {"command": ["/bin/tests", "--fixed"], "options": {"depth": 1, "variant": "moreh"}}
+    expected["suites"] = {"nightly": {"filter": "LayerNorm*"}}
+    environment = dict(resolved.environment)
+    assert json.loads(environment.pop("GONOGO_BUILD")) == {"name": "main", **expected}
     assert environment == {"A": "1", "B": "2", "C": "3"}
     unnamed = resolve_build(EXECUTOR, "dev", file, arithmetic="fused", produced=("dx",))
     assert (unnamed.executor.interpreter, unnamed.environment["A"]) == ("/default", "1")

@@ -33,8 +33,8 @@ def make(gtest_programs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> It
         program: str = "behaviours", *, deadline_s: float = WAIT_S, **table: Any
     ) -> GtestExecutor:
         command = [str(gtest_programs[program])] if program in gtest_programs else [program]
-        told = {"name": "b", "command": command, "options": {}, "suites": {}} | table
-        monkeypatch.setenv("GONOGO_BUILD", json.dumps(told))
+        entry = {"name": "b", "command": command, "options": {}, "suites": {}} | table
+        monkeypatch.setenv("GONOGO_BUILD", json.dumps(entry))
         monkeypatch.setenv("GONOGO_PER_SEED_DEADLINE_S", str(deadline_s))
         executors.append(GtestExecutor("b"))
         return executors[-1]
@@ -130,8 +130,8 @@ def test_a_hang_names_the_test_that_was_running_before_the_worker_gives_up(make:
     reports = run(make(deadline_s=scaled(1.5)), "BadHang.*")
     assert outcomes(reports) == {"Before": "passed", "Spins": "hang", "After": "skipped"}
     assert "waiting for the reader kernel" in reports["BadHang.Spins"]["message"]
-    own = make(suites={"quick": {"filter": "BadHang.Spins", "timeout_s": 0.5}})
-    assert outcomes(run(own, suite="quick")) == {"Spins": "hang"}
+    quick = make(suites={"quick": {"filter": "BadHang.Spins", "timeout_s": 0.5}})
+    assert outcomes(run(quick, suite="quick")) == {"Spins": "hang"}
 
 
 GREEN = {"First": "passed", "NeedsFirst": "passed"}
