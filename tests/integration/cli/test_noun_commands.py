@@ -112,6 +112,7 @@ def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_
     file.write_text(yaml.safe_dump(SUITE))
     (suite,) = of(gonogo, "suites", "push", str(file))["items"]
     assert (suite["name"], len(suite["tests"])) == ("nightly", 3)
+    assert suite["content"]["file"] == {"path": "suite.yaml", "text": file.read_text()}
     assert gonogo("suites", "push", str(file))[1] == "stored nightly, version 1: 3 tests\n"
     build = of(gonogo, "builds", "create", "kernels-1", "--executor", "ttnn", "--branch", "main")
     assert (build["sequence"], build["branch"]) == (1, "main")
