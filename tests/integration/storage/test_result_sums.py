@@ -14,6 +14,7 @@ from sqlalchemy import Engine, func, select
 from sqlalchemy.orm import Session
 
 import stored_jobs
+from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import worst_first
 from gonogo_service.jobs import closing, job_removal
 from gonogo_service.jobs import store as jobs
@@ -27,7 +28,7 @@ from gonogo_service.tests import test_specs
 from patience import WAIT_S
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-KEY = stored_jobs.TestSpec.parse(stored_jobs.NIGHTLY).key
+KEY = TestSpec.parse(stored_jobs.NIGHTLY).key
 
 
 def submit(engine: Engine, **changes: Any) -> str:

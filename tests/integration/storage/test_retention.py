@@ -11,6 +11,7 @@ from sqlalchemy import Engine, func, select
 import audit_log
 import stored_jobs
 from gonogo.errors import FieldError
+from gonogo.spec.test_spec import TestSpec
 from gonogo_service.compare import sides
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.jobs import artifacts, closing, job_removal
@@ -30,7 +31,7 @@ from gonogo_service.tests import rejudgements
 LATER = timedelta(days=500)
 SEEDS = Policy({Tier.seeds: 400})
 ALL = Policy({Tier.artifacts: 90, Tier.seeds: 400})
-EVERYTHING = stored_jobs.TestSpec.parse(stored_jobs.NIGHTLY)
+EVERYTHING = TestSpec.parse(stored_jobs.NIGHTLY)
 
 
 def sums(engine: Engine) -> dict[Any, Any]:
