@@ -71,7 +71,7 @@ def another(settings: Settings, log: Path) -> Iterator[None]:
         assert other != process.pid
         assert ctypes.CDLL(None).tgkill(process.pid, other, signal.SIGTERM) == 0
         assert process.process is not None
-        assert process.process.wait(10) == 0, log.read_text()
+        assert process.process.wait(scaled(10)) == 0, log.read_text()
     finally:
         process.close()
 
