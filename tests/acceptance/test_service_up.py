@@ -62,14 +62,19 @@ class Up:
         self.url = str(self.record["url"])
 
     def child(self, word: str) -> psutil.Process:
-        """Return the child process that is this program or runs this subcommand."""
-        children = [
+        """Return the child process that is this program or runs this subcommand.
+
+        One that has just ended is started again after a moment.
+        """
+        until(lambda: len(self._children(word)) == 1, what=f"one child {word}\n{self.logs()}")
+        return self._children(word)[0]
+
+    def _children(self, word: str) -> list[psutil.Process]:
+        return [
             process
             for process in psutil.Process(self.process.pid).children()
             if word in (process.name(), *process.cmdline())
         ]
-        assert len(children) == 1, f"{word}: {children}"
-        return children[0]
 
     def logs(self) -> str:
         """Return the ends of its logs."""

@@ -34,7 +34,7 @@ class GaugedSlack:
     passing: int
     """The mutants that pass it on some seed"""
     mutants: int
-    """Those that can show"""
+    """Faults that can show"""
 
 
 def get(session: Session, gauge_id: str) -> GaugeRow | None:
