@@ -73,7 +73,8 @@ class Up:
         return [
             process
             for process in psutil.Process(self.process.pid).children()
-            if word in (process.name(), *process.cmdline())
+            # celery may have changed the title: "[celeryd: ...] (worker --executor all)"
+            if word in (process.name(), *" ".join(process.cmdline()).replace("(", " ").split())
         ]
 
     def logs(self) -> str:
