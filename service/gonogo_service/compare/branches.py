@@ -15,8 +15,6 @@ from gonogo_service.tests import matrices
 from gonogo_service.tests.matrices import BuildRecord
 
 LAST_BUILDS = 3
-MAIN = ("main", "master")
-"""The branches that commits are compared with where nobody chose one."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ def read(session: Session, head: str, branch: str | None, now: datetime) -> Besi
     known = matrices.builds(session)
     others = [build for build in known if build.name not in side.builds]
     branches = tuple(dict.fromkeys(build.branch for build in others))
-    branch = branch or _main(others)
+    branch = branch or matrices.main_branch(others)
     of_head = [one for one in known if one.name in side.builds and one.branch == branch]
     before = [
         build.name
@@ -58,15 +56,6 @@ def read(session: Session, head: str, branch: str | None, now: datetime) -> Besi
 def others(session: Session, limit: int) -> list[BuildRecord]:
     """Return the builds that are not on the main branch, the one that ran last first."""
     known = matrices.builds(session)
-    main = _main(known)
+    main = matrices.main_branch(known)
     others = [build for build in known if build.branch not in (main, EMULATOR)]
     return sorted(others, key=lambda build: build.newest_job, reverse=True)[:limit]
-
-
-def _main(builds: list[BuildRecord]) -> str | None:
-    """Return the main branch, else the one that ran last; the emulator's comes last of all."""
-
-    def order(build: BuildRecord) -> tuple[bool, bool, str]:
-        return build.branch in MAIN, build.branch != EMULATOR, build.newest_job
-
-    return max(builds, key=order).branch if builds else None

@@ -124,7 +124,7 @@ class News:
     first: bool
     """The reader was never here, so that `since` is a day ago"""
     branch: str | None
-    """The branch whose new builds are news: that of the newest job"""
+    """The main branch, whose new builds are news"""
     topics: list[TopicNews]
 
 

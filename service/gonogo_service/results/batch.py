@@ -138,5 +138,4 @@ def _is_possible(value: object, most: float = LARGEST) -> bool:
     """Return whether a statistic may have a value that isn't a float in every seed."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return True
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and 0 <= value <= most  # type: ignore[operator]
+    return not isinstance(value, bool) and isinstance(value, int | float) and 0 <= value <= most

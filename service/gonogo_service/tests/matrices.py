@@ -20,6 +20,8 @@ from gonogo_service.tests.model import AssessmentRow, TestSpecRow
 from gonogo_service.tests.recent_builds import BuildResult
 from gonogo_service.tests.variants import ENDED, Variant
 
+MAIN = ("main", "master")
+"""The names of a main branch."""
 HOLLOW = "hollow"
 GRADES = (*(grade.value for grade in (*Stability, *Sharpness)), HOLLOW)
 """The grades to filter tests by: a value of either axis, or HOLLOW.
@@ -75,9 +77,15 @@ def _builds() -> Select[*tuple[Any, ...]]:
 
 
 def main_branch(known: Collection[BuildRecord]) -> str | None:
-    """Return the branch of the newest job; the emulator's builds, which are no series, are last."""
-    newest = max(known, key=lambda one: (one.branch != EMULATOR, one.newest_job), default=None)
-    return None if newest is None else newest.branch
+    """Return the branch called main, else the one that ran last.
+
+    The emulator's builds, which are no series, come last of all.
+    """
+
+    def order(one: BuildRecord) -> tuple[bool, bool, str]:
+        return one.branch in MAIN, one.branch != EMULATOR, one.newest_job
+
+    return max(known, key=order).branch if known else None
 
 
 def suites(session: Session, limit: int = 100) -> list[str]:
