@@ -14,6 +14,7 @@ from gonogo.flakiness.policy import POLICY
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.flags import slower, store
 from gonogo_service.flags.evidence_kinds import FlagDetail
+from gonogo_service.flags.model import FlagRow
 from gonogo_service.tests import samples
 from gonogo_service.tests.assessing import Assessment
 from gonogo_service.tests.variants import JobFacts
@@ -59,7 +60,7 @@ def to_resolve(
         if flag.kind in raised or flag.kind.of_gauge:
             continue
         quiet = since(flag.kind, assessment.jobs, flag.quiet_after or flag.last_job)
-        if quiet.enough and _is_over(session, assessment, flag.kind, quiet):
+        if quiet.enough and _is_over(session, assessment, flag, quiet):
             resolvable.append((flag.id, flag.version, quiet))
     return resolvable
 
@@ -106,11 +107,12 @@ def _quiet_seeds(kind: FlagKind, job: JobFacts) -> int | None:
     return quiet
 
 
-def _is_over(session: Session, assessment: Assessment, kind: FlagKind, quiet: Quiet) -> bool:
+def _is_over(session: Session, assessment: Assessment, flag: FlagRow, quiet: Quiet) -> bool:
+    kind = flag.kind
     if kind.ends is Ends.robust:
         return assessment.grade.stability is Stability.robust
     if kind.ends is Ends.timed:
-        return slower.compared(session, assessment) is not None
+        return slower.compared(session, assessment, flag) is not None
     if kind.ends is not Ends.ruled_out:
         return True
     history = samples.of_jobs(session, quiet.jobs)

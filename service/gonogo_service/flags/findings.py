@@ -304,7 +304,9 @@ def _arithmetic(case: _Case, kind: FlagKind) -> FlagRow | None:
 
 
 def _slower(case: _Case, kind: FlagKind) -> FlagRow | None:
-    compared = slower.compared(case.session, case.assessment)
+    active = store.active(case.session, case.assessment.variant)
+    pinned = next((flag for flag in active if flag.kind is kind), None)
+    compared = slower.compared(case.session, case.assessment, pinned)
     if compared is None or not case.runs or not compared[1].slower:
         return None
     base, change = compared
