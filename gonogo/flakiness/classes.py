@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from gonogo.flakiness.arithmetic_changes import BuildPrograms
-from gonogo.flakiness.device_times import Times
-from gonogo.flakiness.masking import Record
+from gonogo.flakiness.device_times import TimeChange, Times
+from gonogo.flakiness.masking import BuildChange, Record
 from gonogo.flakiness.rates import Rate, rate
 from gonogo.spec.described import Described, Row
 from gonogo.spec.verdicts import Verdict, by_verdict
@@ -200,11 +200,15 @@ class Classification:
     """All findings of a test, in reading order; never empty."""
 
     findings: tuple[Finding, ...]
+    change: BuildChange | None = None
+    """The comparison of the errors; None where the seeds of a side weren't read."""
+    time: TimeChange | None = None
+    """Head's seconds a seed on the device over base's; None where a side has too few."""
 
-    @classmethod
-    def of(cls, findings: list[Finding]) -> Classification:
-        """Return the classification with these findings, put in order."""
-        return cls(tuple(sorted(findings, key=lambda one: (one.kind.rank, one.verdict.rank))))
+    def with_findings(self, findings: Iterable[Finding]) -> Classification:
+        """Return the same comparison with these findings, put in order."""
+        in_order = sorted(findings, key=lambda one: (one.kind.rank, one.verdict.rank))
+        return replace(self, findings=tuple(in_order))
 
     @property
     def kind(self) -> Class:

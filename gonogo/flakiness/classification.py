@@ -17,6 +17,7 @@ from gonogo.flakiness.classes import (
     OpenFlag,
     RunSummary,
 )
+from gonogo.flakiness.device_times import TimeChange
 from gonogo.flakiness.flag_kinds import Accepted, FlagKind
 from gonogo.flakiness.masking import BuildChange, Change, compare_builds
 from gonogo.flakiness.policy import POLICY
@@ -79,12 +80,21 @@ def classify(
     change = None
     if before.record and head.record:
         change = compare_builds(before.record, head.record)
+    compared = Classification((), change, device_times.compare(before.times, head.times))
     case = _Case(before, head, tuple(flags), change)
     findings = [*case.lost(), *case.red(), *case.false_alarm(), *case.hollow()] or [case.good()]
-    if beside := [*filter(None, (case.slower(), case.arithmetic()))]:
+    if beside := [*filter(None, (_slower(compared.time), case.arithmetic()))]:
         nothing_new = findings[0].kind is Class.passed and not findings[0].evidence
         findings = beside if nothing_new else [*findings, *beside]
-    return Classification.of(findings)
+    return compared.with_findings(findings)
+
+
+def _slower(time: TimeChange | None) -> Finding | None:
+    """Return the finding of a kernel that takes longer on its device than on base."""
+    if time is None or not time.slower:
+        return None
+    evidence = {"time": asdict(time), "policy": POLICY.version}
+    return Finding(Class.slower, Verdict.pass_, time.words, True, evidence)
 
 
 @dataclass(frozen=True)
@@ -233,14 +243,6 @@ class _Case:
         words = arithmetic_changes.words(changed)
         evidence = {"arithmetic": [asdict(change) for change in changed]}
         return Finding(Class.arithmetic_changed, Verdict.pass_, words, True, evidence)
-
-    def slower(self) -> Finding | None:
-        """Return the finding of a kernel that takes longer on its device than on base."""
-        change = device_times.compare(self.base.times, self.head.times)
-        if change is None or not change.slower:
-            return None
-        evidence = {"time": asdict(change), "policy": POLICY.version}
-        return Finding(Class.slower, Verdict.pass_, change.words, True, evidence)
 
     def _part(
         self, verdict: Verdict, words: str, before: int, number: int, accepted: Accepted | None

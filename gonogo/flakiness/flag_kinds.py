@@ -37,7 +37,8 @@ class Step(StrEnum):
 
     seeds = "seeds"  # the worst seeds of the job
     log = "log"
-    builds = "builds"  # compare the two builds, and bisect between them
+    compare = "compare"  # the two builds
+    between = "between"  # bisect between them: it knows verdicts and errors, and no time
     test = "test"
     devices = "devices"
     bisect = "bisect"
@@ -95,7 +96,8 @@ class FlagKind(Described):
     fix_masked = _Row("fix_masked", "It turned green, and the error stayed the same.", "Masked fix",
         opens="the verdict turned green since the build before, and the error stayed the same",
         advice="Look for what changed the timing or the tolerance: the fault is there.",
-        shape="fix_masked", accepts=Accepted.hollow, explained_is_quiet=True, steps=(Step.builds,))
+        shape="fix_masked", accepts=Accepted.hollow, explained_is_quiet=True,
+        steps=(Step.compare, Step.between))
     blunt_test = _Row("blunt_test", "Some mutants (known-wrong kernels) pass this test.",
         "Blunt test", opens="a gauge found it",
         advice="Take the tolerance that the gauge advises, or other inputs.", shape="blunt",
@@ -147,7 +149,7 @@ class FlagKind(Described):
         "Slower", opens="the seconds a seed on its device are longer than on the build before, by"
         " the [limit](#device-time) and more", advice="Compare the builds, or acknowledge it where"
         " the price is intended.", mark=Verdict.not_judged, explained_is_quiet=True,
-        ends=Ends.timed, steps=(Step.builds,))
+        ends=Ends.timed, steps=(Step.compare,))
     # fmt: on
 
     @property

@@ -106,6 +106,8 @@ class BuildChange:
     differing: tuple[str, ...]
     by: str
     """The basis of the comparison: digests, explanations, faults, places, or nothing."""
+    common: int
+    """The seeds of both builds whose bits were compared."""
     words: str
     policy: str
 
@@ -126,10 +128,10 @@ def compare_builds(before: Record, after: Record) -> BuildChange:
     wrong = [bool(share.failures) for share in unexplained]
     same: tuple[str, ...] = ()
     differing: tuple[str, ...] = ()
-    by, equal = "explanations", 0
+    by, digests = "explanations", _digests(before, after)
     if not all(map(judged, sides)):
         change, by = Change.unknown, "nothing"
-    elif equal := _equal_seeds(before, after):
+    elif digests and all(one == two for one, two in digests):
         change, by = Change.unchanged, "digests"
     elif all(wrong):
         same, differing, by = _signature(before, after)
@@ -149,10 +151,11 @@ def compare_builds(before: Record, after: Record) -> BuildChange:
         same=same,
         differing=differing,
         by=by,
+        common=len(digests),
         words="",
         policy=POLICY.version,
     )
-    return replace(compared, words=_words(compared, equal))
+    return replace(compared, words=_words(compared))
 
 
 def series(records: Sequence[Record]) -> tuple[BuildChange, ...]:
@@ -181,11 +184,10 @@ def _common(before: Record, after: Record) -> list[tuple[Seed, Seed]]:
     return [(before.seeds[number], after.seeds[number]) for number in numbers]
 
 
-def _equal_seeds(before: Record, after: Record) -> int:
-    """Return the number of common seeds if all their outputs are equal bit for bit, else 0."""
-    pairs = [(one.digests, two.digests) for one, two in _common(before, after)]
-    pairs = [pair for pair in pairs if all(pair)]
-    return len(pairs) if all(one == two for one, two in pairs) else 0
+def _digests(before: Record, after: Record) -> list[tuple[Mapping[str, str], Mapping[str, str]]]:
+    """Return the digests of the outputs of each common seed that has them on both."""
+    pairs = ((one.digests, two.digests) for one, two in _common(before, after))
+    return [pair for pair in pairs if all(pair)]
 
 
 def _signature(before: Record, after: Record) -> tuple[tuple[str, ...], tuple[str, ...], str]:
@@ -247,16 +249,16 @@ def _usual_place(record: Record, output: str) -> str:
     return max(places, key=lambda place: (places[place], place), default="")
 
 
-def _words(compared: BuildChange, equal: int) -> str:
-    """Return a comparison as one line. equal: the seeds with equal bits."""
+def _words(compared: BuildChange) -> str:
+    """Return a comparison as one line."""
     builds, unexplained = (compared.before, compared.after), compared.unexplained
     if compared.change is Change.unknown:
         shares = zip(builds, unexplained, strict=True)
         missing = " and ".join(build for build, share in shares if not share.known)
         return f"{compared.change.sentence} No judged seed of {missing}."
     parts = [f"{' to '.join(builds)}: {compared.change.sentence.removesuffix('.')}"]
-    if equal:
-        parts.append(f"{equal} seeds compared")
+    if compared.change is Change.unchanged:
+        parts.append(f"{compared.common} seeds compared")
         if compared.turned_green:
             parts.append(
                 "the verdict turned green for another reason: another tolerance, judge or set of"

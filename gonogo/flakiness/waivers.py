@@ -75,7 +75,7 @@ def waived(classification: Classification, waivers: Sequence[Waiver]) -> Classif
     findings = [_covered(finding, lasting) for finding in classification.findings]
     if findings == list(classification.findings):
         return classification
-    return Classification.of(findings)
+    return classification.with_findings(findings)
 
 
 def waivable(classification: Classification) -> bool:

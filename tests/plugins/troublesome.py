@@ -80,7 +80,13 @@ class Troublesome:
     def timed(self, outputs: dict, inputs: dict) -> dict:
         """Measure the kernel, on a host with one processor too few where x begins above zero."""
         self.device_s = 0.25
-        os.getloadavg = lambda: (os.cpu_count() + (inputs["x"].flat[0] > 0), 0.0, 0.0)
+        load = len(os.sched_getaffinity(0)) + (inputs["x"].flat[0] > 0)
+        os.getloadavg = lambda: (load, 0.0, 0.0)
+        return outputs
+
+    def timed_by_no_number(self, outputs: dict, inputs: dict) -> dict:
+        """Have a method where the seconds should be."""
+        self.device_s = self.fine
         return outputs
 
     def fine(self, outputs: dict, inputs: dict) -> dict:

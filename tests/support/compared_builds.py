@@ -210,6 +210,8 @@ def branch(session: Session) -> dict[str, str]:
         "slower": (right, {**right, "device_s": 2.6e-3}),
         "faster": (right, {**right, "device_s": 1.5e-3}),
         "not run": (right, None),
+        "hung": (right, {**right, "hung": range(5, 8)}),
+        "other seeds": (right, {**right, "seeds": range(64, 72)}),
     }
     keys = {}
     for number, (story, (before, after)) in enumerate(stories.items()):
@@ -218,6 +220,6 @@ def branch(session: Session) -> dict[str, str]:
         for sequence, build in enumerate(LAST, start=1):
             nightly_history.night(session, build, sequence, EIGHT, test=test, **before)
         if after is not None:
-            place = {"branch": "fast-ln", "test": test}
-            nightly_history.night(session, BRANCH_BUILD, 1, EIGHT, **place, **after)
+            how = {"seeds": EIGHT, "branch": "fast-ln", "test": test, **after}
+            nightly_history.night(session, BRANCH_BUILD, 1, **how)
     return keys

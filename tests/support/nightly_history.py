@@ -70,6 +70,7 @@ def night(
     branch: str = "main",
     board: str = "n150",
     device_s: float | None = None,
+    hung: Iterable[int] = (),
 ) -> JobRow:
     """A finished job: `red` are the seeds outside the tolerance; equal `bits` are equal outputs
     (without: those of the build). device_s: the seconds a seed, give or take a percent."""
@@ -90,6 +91,8 @@ def night(
         | {"device_s": device_s and device_s * (1.01 if seed % 2 else 0.99)}
         for seed in numbers
     ]
+    lost = {seed: stored_jobs.unwell(seed, "hang", "no answer for 60 s") for seed in hung}
+    rows = [lost.get(one["seed"], one) for one in rows]
     stored_jobs.report(session, job.id, rows, diagnosed=diagnosed)
     stored_jobs.finish(session, job.id)
     record = jobs.get(session, job.id)

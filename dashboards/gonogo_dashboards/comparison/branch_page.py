@@ -25,12 +25,12 @@ from gonogo_service.kit.database.encoding import timestamp
 
 MAX_LINES, MAX_PICKS = 200, 20
 SAME, ALIKE, ABSENT = "same", "alike", "absent"
-"""Kinds of tests without a line: the same bits, without arrays and nothing new, not run on head."""
+"""Kinds of tests without a line: the same bits, nothing new where no bits compare, not run."""
 _SENTENCES = {
     SAME: ("test is the same to the bit", "tests are the same to the bit"),
     ALIKE: (
-        "test without common seeds has nothing new",
-        "tests without common seeds have nothing new",
+        "test has nothing new, and no common seed to compare",
+        "tests have nothing new, and no common seed to compare",
     ),
     ABSENT: ("test did not run here", "tests did not run here"),
 }
@@ -44,6 +44,7 @@ _LABELS = {
     Change.fixed: "fixed",
 }
 """The words for a change of the errors beside a build."""
+_LEVELS = ("failure", "warning", "notice", None)
 _KNOWN = (Class.passed, Class.broken_on_base, Class.known_flaky, Class.known_hollow, Class.waived)
 
 
@@ -72,8 +73,8 @@ class BranchLine:
     hollow: bool
     findings: tuple[Finding, ...]
     """All findings but a plain pass."""
-    time: str
-    """Its seconds a seed on the device, where it is faster; the finding has them if slower."""
+    faster: str
+    """Its seconds a seed on the device, where it is faster."""
     cells: tuple[Cell, ...]
     """One for each build of the branch, the newest last."""
     check: str
@@ -130,6 +131,8 @@ def view(session: Session, head: str, branch: str, now: datetime) -> BranchView:
     differing.sort(key=_urgency)
     shown = comparing.with_checks(session, newest, differing[:MAX_LINES])
     equal = Counter(filter(None, kinds.values()))
+    same = (test.change for place, test in tests.items() if kinds[place] is SAME)
+    seeds = sum(change.common for change in same if change)
     return BranchView(
         head=head,
         builds=beside.head.builds,
@@ -140,7 +143,7 @@ def view(session: Session, head: str, branch: str, now: datetime) -> BranchView:
         complete=newest.complete,
         tests=len(tests),
         equal=dict(equal),
-        summary=_summary(len(differing), equal),
+        summary=_summary(len(differing), equal, seeds),
         items=tuple(
             _line(test, name, by_place, newest)
             for test, name in zip(shown, names_of(shown), strict=True)
@@ -166,30 +169,35 @@ def _kind(test: Compared) -> str | None:
     """Return the kind of a test without a line; None: it differs."""
     if test.classification.kind is Class.not_run:
         return ABSENT
-    if _is_timed(test):
+    is_known = all(finding.kind in _KNOWN for finding in test.classification.findings)
+    if not is_known or test.faster:
         return None
     change = test.change
-    if change is not None and change.change is not Change.unknown:
-        return SAME if change.change is Change.unchanged else None
-    is_known = all(finding.kind in _KNOWN for finding in test.classification.findings)
-    return ALIKE if is_known else None
+    if change is not None and change.change is Change.unchanged:
+        return SAME
+    return ALIKE if _label(test) is None else None
 
 
-def _urgency(test: Compared) -> tuple[bool, int, bool, str]:
-    """Return a sort key: what is new and bad, then other seconds, then other bits."""
+def _label(test: Compared) -> str | None:
+    """Return the words for the change of the errors; None: no numbers of both were compared."""
+    change = test.change
+    if change is None or (change.change is Change.right and not change.common):
+        return None
+    return _LABELS.get(change.change)
+
+
+def _urgency(test: Compared) -> tuple[int, int, bool, str]:
+    """Return a sort key: the loudest first, then other seconds, then other bits."""
     kind = test.classification.kind
-    return kind.is_good, kind.rank, not _is_timed(test), test.name
+    return _LEVELS.index(kind.level), kind.rank, not test.faster, test.name
 
 
-def _is_timed(test: Compared) -> bool:
-    """Return whether it is slower or faster."""
-    return test.time is not None and (test.time.slower or test.time.faster)
-
-
-def _summary(differing: int, equal: Mapping[str, int]) -> tuple[str, ...]:
+def _summary(differing: int, equal: Mapping[str, int], seeds: int) -> tuple[str, ...]:
+    """Return the counts in sentences; seeds: those of tests with the same bits."""
     counted = [f"{words.count(differing, 'test')} {'differs' if differing == 1 else 'differ'}"]
     counted += [
         f"{number:,} {_SENTENCES[kind][number != 1]}"
+        + (f", on {words.count(seeds, 'common seed')}" if kind is SAME else "")
         for kind in _SENTENCES
         if (number := equal.get(kind, 0))
     ]
@@ -205,7 +213,6 @@ def _line(
     place, head = test.place, test.head
     assert head is not None
     findings = test.classification.findings
-    is_faster = test.time is not None and test.time.faster
     return BranchLine(
         name=name,
         url=urls.history(place.test_key, {"arch": place.arch, "board": place.board}),
@@ -213,7 +220,7 @@ def _line(
         verdict=build_cells.verdict_of(head.counts),
         hollow=bool(head.counts.get(build_cells.HOLLOW)),
         findings=tuple(one for one in findings if one.kind is not Class.passed),
-        time=test.time.words if is_faster and test.time else "",
+        faster=test.faster,
         cells=tuple(_cell(one.get(place)) for one in by_place),
         check=test.check or _both(test, newest),
     )
@@ -223,19 +230,20 @@ def _cell(test: Compared | None) -> Cell:
     ran = None if test is None else test.base
     if test is None or ran is None:
         return Cell("", Verdict.not_run, False, None, "", "")
-    change, kind = test.change, test.classification.kind
+    change, label, kind = test.change, _label(test), test.classification.kind
     there = ran.build, build_cells.verdict_of(ran.counts), bool(ran.counts.get(build_cells.HOLLOW))
-    if change is None or change.change is Change.unknown:
+    if change is None or label is None:
         return Cell(*there, kind, words.inline(kind.label), test.classification.words)
-    return Cell(*there, change.change, _LABELS[change.change], change.words)
+    return Cell(*there, change.change, label, change.words)
 
 
 def _both(test: Compared, newest: comparing.Comparison) -> str:
-    """Return the command that runs both builds on a seed; "" where there is none to run."""
+    """Return the command that compares the bits of a seed; "" where no bits differ."""
     before, after = _seeds(test.base), _seeds(test.head)
     seeds = sorted(before & after)
     facts = newest.head.facts.get(test.place)
-    if not seeds or not facts or test.base is None:
+    is_same = test.change is None or test.change.change is Change.unchanged
+    if is_same or not seeds or not facts or test.base is None:
         return ""
     return check_line(
         test.canonical,

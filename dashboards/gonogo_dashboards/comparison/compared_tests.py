@@ -49,8 +49,8 @@ class TestLine:
     base_jobs: tuple[str, ...]
     head_jobs: tuple[str, ...]
     check: str | None
-    time: str
-    """Its seconds a seed on the device, where it is faster; the finding has them if slower."""
+    faster: str
+    """Its seconds a seed on the device, where it is faster."""
     flips: tuple[str, ...]
     """A line for each output of head that was compared with base's on equal seeds."""
 
@@ -110,7 +110,7 @@ def _line(test: Compared, name: str, comparison: Comparison, decided: str) -> Te
         base_jobs=_jobs(test.base),
         head_jobs=_jobs(test.head),
         check=test.check,
-        time=test.time.words if test.time and test.time.faster else "",
+        faster=test.faster,
         flips=tuple(f"{output.output}: {output.words}" for output in flips),
     )
 

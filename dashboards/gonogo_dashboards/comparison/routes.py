@@ -39,7 +39,7 @@ def add(site: Site) -> None:
 
     def branch(session: Session, request: Request, now: datetime) -> branch_page.BranchView:
         query = request.query_params
-        return branch_page.view(session, query.get("head", ""), query.get("base", ""), now)
+        return branch_page.view(session, query.get("head", ""), query.get("branch", ""), now)
 
     site.add(
         urls.BRANCH,

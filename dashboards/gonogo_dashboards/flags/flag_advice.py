@@ -20,32 +20,28 @@ def steps(session: Session, flag: FlagRow, test: Mapping[str, Any]) -> Iterator[
     """Yield the steps for a flag, the most urgent first; `test` is its test's canonical form."""
     place = Variant.of(flag).place
     bisection = {"test": flag.test_key, "branch": flag.branch}
+    builds = (flag.evidence.get("rerun") or {}).get("builds", ())[:2]
     buttons = {
         Step.seeds: ("Show the worst seeds", urls.job(flag.last_job)),
         Step.log: ("Show its log", urls.job(flag.last_job)),
         Step.test: ("Open the test", urls.history(flag.test_key, place)),
         Step.bisect: ("Bisect this test", urls.form(urls.NEW_BISECTION, bisection)),
     }
+    if len(builds) == 2:
+        buttons[Step.compare] = "Compare these builds", urls.compare(*builds)
     for step in flag.kind.steps:
         if step in buttons:
             yield Advice(flag.kind.advice, *buttons[step])
         elif step is Step.devices:
             text = "A device may be the cause: test it, or drain it."
             yield Advice(text, "Open the devices", urls.devices())
-        elif step is Step.builds:
-            yield from _builds(flag, bisection)
-        elif "kernel" in test:
+        elif step is Step.between and len(builds) == 2:
+            ends = {"first": builds[0], "last": builds[1]}
+            form = urls.form(urls.NEW_BISECTION, {**bisection, **ends})
+            text = "A bisection finds the build that did it."
+            yield Advice(text, "Bisect between these builds", form)
+        elif step is Step.tolerance and "kernel" in test:
             yield from _tolerance(session, flag, test, place)
-
-
-def _builds(flag: FlagRow, bisection: Mapping[str, str]) -> Iterator[Advice]:
-    builds = flag.evidence.get("rerun", {}).get("builds", ())
-    if len(builds) > 1:
-        before, after = builds[:2]
-        yield Advice(flag.kind.advice, "Compare these builds", urls.compare(before, after))
-        form = urls.form(urls.NEW_BISECTION, {**bisection, "first": before, "last": after})
-        text = "A bisection finds the build that did it."
-        yield Advice(text, "Bisect between these builds", form)
 
 
 def _tolerance(

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
+from gonogo.errors import FieldError
 from gonogo.spec.executors import EMULATOR
 from gonogo_service.compare import comparing, sides
 from gonogo_service.compare.comparing import Comparison
@@ -33,12 +34,16 @@ class Beside:
 def read(session: Session, head: str, branch: str | None, now: datetime) -> Beside:
     """Compare head with the last builds of a branch before it; branch: None for the main one.
 
-    head: as in `sides.read`. Raises FieldError for a head that is not known or has no job.
+    head: as in `sides.read`. Raises FieldError for a head that is not known or has no job, and for
+    a branch without another build.
     """
     side = sides.head(session, head)
     known = matrices.builds(session)
     others = [build for build in known if build.name not in side.builds]
     branches = tuple(dict.fromkeys(build.branch for build in others))
+    if branch is not None and branch not in branches:
+        reason = "no other build ran on this branch"
+        raise FieldError("branch", branch, reason, limit=", ".join(branches[: sides.NAMED]))
     branch = branch or matrices.main_branch(others)
     of_head = [one for one in known if one.name in side.builds and one.branch == branch]
     before = [
@@ -47,8 +52,8 @@ def read(session: Session, head: str, branch: str | None, now: datetime) -> Besi
         if build.branch == branch and all(build.sequence < one.sequence for one in of_head)
     ]
     comparisons = tuple(
-        comparing.compare(session, base, head, now=now, every_record=True)
-        for base in before[-LAST_BUILDS:]
+        comparing.compare_sides(session, base, side, now=now, every_record=True)
+        for base in (sides.read(session, build, "base") for build in before[-LAST_BUILDS:])
     )
     return Beside(side, branch, branches, comparisons)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from gonogo.flakiness.classes import Classification, RunSummary
 from gonogo.flakiness.device_times import TimeChange
-from gonogo.flakiness.masking import BuildChange, compare_builds
+from gonogo.flakiness.masking import BuildChange
 from gonogo.judging.flip_summary import FlipsSummary
 from gonogo_service.compare.sides import Place
 
@@ -40,13 +40,20 @@ class Compared(NamedTuple):
     head: RunSummary | None
     pair: BuildPair | None = None
     """Head's build against base's on equal seeds, if a job compared them."""
-    time: TimeChange | None = None
-    """Head's seconds a seed on the device over base's; None where a side has too few."""
     check: str | None = None
     """The `gonogo check` line that runs it again on head's build; `with_checks` reads it."""
 
     @property
     def change(self) -> BuildChange | None:
         """Return the comparison of the errors; None where the seeds of a side weren't read."""
-        before, after = self.base and self.base.record, self.head and self.head.record
-        return compare_builds(before, after) if before and after else None
+        return self.classification.change
+
+    @property
+    def time(self) -> TimeChange | None:
+        """Return head's seconds a seed on the device over base's, where both have enough."""
+        return self.classification.time
+
+    @property
+    def faster(self) -> str:
+        """Return the seconds in one phrase where head is faster, else ""; a finding says slower."""
+        return self.time.words if self.time and self.time.faster else ""

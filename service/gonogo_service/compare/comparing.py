@@ -14,7 +14,6 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gonogo.flakiness import device_times as measured
 from gonogo.flakiness.arithmetic_changes import MIN_ELEMENTS, BuildPrograms, pooled
 from gonogo.flakiness.classes import Class, Classification, OpenFlag, RunSummary
 from gonogo.flakiness.classification import classify
@@ -88,22 +87,30 @@ class Comparison:
         return gate((test.classification for test in self.tests), fail_on)
 
 
-def compare(
+def compare(session: Session, base: str, head: str, *, now: datetime | None = None) -> Comparison:
+    """Classify every test that ran on head or on base.
+
+    base, head: as in `sides.read`. A base that never ran makes bad results on head unknown. Raises
+    FieldError for a run that doesn't exist, and for a head without any job.
+    """
+    both = sides.read(session, base, "base"), sides.head(session, head)
+    return compare_sides(session, *both, now=now)
+
+
+def compare_sides(
     session: Session,
-    base: str,
-    head: str,
+    base: SideResults,
+    head: SideResults,
     *,
     now: datetime | None = None,
     every_record: bool = False,
 ) -> Comparison:
     """Classify every test that ran on head or on base.
 
-    base, head: as in `sides.read`. A base that never ran makes bad results on head unknown.
     every_record: read the seeds of right kernels, too, so that `Compared.change` says of each
-    whether its bits are the same. Raises FieldError for a run that doesn't exist, and for a head
-    without any job.
+    whether its bits are the same.
     """
-    both = sides.read(session, base, "base"), sides.head(session, head)
+    both = base, head
     now = now or utcnow()
     places = {place for place, ran in both[0].tests.items() if ran.counts} | both[1].tests.keys()
     keys = sorted({place.test_key for place in places})
@@ -139,10 +146,7 @@ def compare(
             concerned = active_waivers.of(place.test_key, both_names, after.jobs, after.build)
             classification = waived(classification, concerned)
         spec, pair = specs[place.test_key], pairs.get(place)
-        time = measured.compare(before.times, after.times) if before and after else None
-        compared.append(
-            Compared(place, names[place], *spec, classification, before, after, pair, time)
-        )
+        compared.append(Compared(place, names[place], *spec, classification, before, after, pair))
     compared.sort(key=lambda test: (test.classification.kind.rank, test.name, test.place))
     return Comparison(*both, tuple(compared), POLICY.version)
 
@@ -227,7 +231,7 @@ def _with_times(
     """
     places = both[0].facts.keys() & both[1].facts.keys()
     every = (job for side in both for place in places for job in side.facts[place])
-    by_job = device_times.of_jobs(session, every)
+    by_job = device_times.per_job(session, every)
 
     def times(side: SideResults, place: Place) -> tuple[Times, ...]:
         executor = both[1].facts[place][0].executor

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import func, select
@@ -278,12 +279,8 @@ def _without_sick(
     """
     bad = [row for row in rows if any(counts[row.id].get(verdict) for verdict in _BAD)]
     spells = sick_devices.spells(session) if bad else {}
-
-    def was_sick(row: Any, device: str) -> bool:
-        ended = row.finished_at or row.created_at
-        return any(spell.covers(row.created_at, ended) for spell in spells[device])
-
-    candidates = {row.id: row for row in bad if any(was_sick(row, device) for device in spells)}
+    was_sick = partial(sick_devices.spell_of, spells)
+    candidates = {row.id: row for row in bad if any(was_sick(device, row) for device in spells)}
     table = JobBlockRow
     by = table.job_id, table.device, table.verdict
     query = select(*by, func.sum(table.n)).where(table.output == WHOLE).group_by(*by)
@@ -291,7 +288,7 @@ def _without_sick(
     for ids in batched(list(candidates), _AT_ONCE):
         on_devices = table.job_id.in_(ids), table.device.in_(list(spells))
         for job, device, verdict, number in session.execute(query.where(*on_devices)):
-            if was_sick(candidates[job], device):
+            if was_sick(device, candidates[job]):
                 counts[job] = Counter(counts[job]) - Counter({verdict: int(number)})
                 removed = left_out.setdefault(job, {})
                 removed[device] = removed.get(device, 0) + int(number)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -66,6 +66,12 @@ def spells(session: Session, devices: Iterable[str] | None = None) -> dict[str, 
     for name, spell in running.items():
         ended.setdefault(name, []).append(spell)
     return {name: tuple(of_device) for name, of_device in ended.items()}
+
+
+def spell_of(spells: Mapping[str, Sequence[Spell]], device: str, job: Any) -> Spell | None:
+    """Return a spell of a device during a job; None: the device was well."""
+    ended = job.finished_at or job.created_at
+    return next((s for s in spells.get(device, ()) if s.covers(job.created_at, ended)), None)
 
 
 def current(session: Session) -> frozenset[str]:

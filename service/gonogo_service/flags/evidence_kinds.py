@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from gonogo.flakiness.attribution import Cause, SeedExample
-from gonogo.flakiness.device_times import TimeChange
+from gonogo.flakiness.device_times import TimeChange, Times
 from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.flakiness.history import Tail
 from gonogo.flakiness.masking import BuildChange
@@ -120,6 +120,8 @@ class Figures:
     """The change from the build before"""
     time: TimeChange | None = None
     """The seconds a seed on the device over those of the earlier build"""
+    before: tuple[Times, ...] | None = None
+    """The seconds of the earlier build, by job and device"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,7 +53,8 @@ def to_resolve(
 
     After the quiet period a factor must have been looked for. Seeds that each ran once say nothing
     of nondeterminism. So at least `few_pairs` seeds must have been compared since the evidence,
-    with none differing. A latent flake needs a tail that stays clear, a slow kernel a measurement.
+    with none differing. A latent flake needs a tail that stays clear, a slow kernel a measurement
+    that isn't slower.
     """
     resolvable = []
     for flag in store.active(session, assessment.variant):
@@ -69,9 +70,10 @@ def since(kind: FlagKind, jobs: Iterable[JobFacts], after: str) -> Quiet:
     """Count the quiet seeds of a variant's jobs, newest first, back to job `after`.
 
     It stops at the first job with a seed that isn't quiet. A quiet seed is explained and green; for
-    some kinds, explained is enough. Hangs, crashes, errors and inconclusive seeds don't count
-    either way, except that a hang is evidence of `hangs`, and a crash of `crashes`. Tests of a
-    selection may have no numbers: for kinds that need none, a green iteration counts.
+    some kinds, explained is enough, and for `slower` any that was judged. Hangs, crashes, errors
+    and inconclusive seeds don't count either way, except that a hang is evidence of `hangs`, and a
+    crash of `crashes`. Tests of a selection may have no numbers: for kinds that need none, a green
+    iteration counts.
     """
     seeds = 0
     seen: list[JobFacts] = []
@@ -84,8 +86,9 @@ def since(kind: FlagKind, jobs: Iterable[JobFacts], after: str) -> Quiet:
             seen.append(job)
     builds = list(dict.fromkeys(job.build for job in seen))
     enough = seeds >= POLICY.quiet_seeds and len(builds) >= POLICY.quiet_builds
+    quiet = "judged" if kind.ends is Ends.timed else "explained"
     words = (
-        f"{seeds} of {POLICY.quiet_seeds} explained seeds in a row,"
+        f"{seeds} of {POLICY.quiet_seeds} {quiet} seeds in a row,"
         f" on {len(builds)} of {POLICY.quiet_builds} builds"
     )
     named = [job.id for job in seen[:MAX_JOBS]]
@@ -96,6 +99,8 @@ def since(kind: FlagKind, jobs: Iterable[JobFacts], after: str) -> Quiet:
 def _quiet_seeds(kind: FlagKind, job: JobFacts) -> int | None:
     """Return the number of quiet seeds of a job; None if a seed is evidence or otherwise wrong."""
     counts = {Verdict(name): number for name, number in job.counts.items() if number}
+    if kind.ends is Ends.timed:
+        return sum(number for verdict, number in counts.items() if verdict.judges_kernel)
     good = {Verdict.pass_, *([Verdict.fail_by_tolerance] if kind.explained_is_quiet else [])}
     if counts.keys() - good - (_SILENT - {kind.verdict}):
         return None
@@ -112,7 +117,8 @@ def _is_over(session: Session, assessment: Assessment, flag: FlagRow, quiet: Qui
     if kind.ends is Ends.robust:
         return assessment.grade.stability is Stability.robust
     if kind.ends is Ends.timed:
-        return slower.compared(session, assessment, flag) is not None
+        compared = slower.compared(session, assessment, flag)
+        return compared is not None and not compared[2].slower
     if kind.ends is not Ends.ruled_out:
         return True
     history = samples.of_jobs(session, quiet.jobs)

@@ -307,10 +307,10 @@ def _slower(case: _Case, kind: FlagKind) -> FlagRow | None:
     active = store.active(case.session, case.assessment.variant)
     pinned = next((flag for flag in active if flag.kind is kind), None)
     compared = slower.compared(case.session, case.assessment, pinned)
-    if compared is None or not case.runs or not compared[1].slower:
+    if compared is None or not case.runs or not compared[2].slower:
         return None
-    base, change = compared
-    figures = Figures(time=change)
+    base, before, change = compared
+    figures = Figures(time=change, before=tuple(before))
     return case.finding(kind, change.words, figures, case.runs, case.runs, earlier=base)
 
 

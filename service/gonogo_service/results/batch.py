@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from gonogo.judging.columns import SeedColumns
 
 Outputs = Mapping[str, Mapping[str, Any]]
-MAX_DURATION = 1e12
-"""Thirty years in milliseconds."""
-TIMES = ("duration_ms", "device_s")
+LONGEST = {"duration_ms": 1e12, "device_s": 1e9}
+"""Thirty years, in the unit of each time of a row."""
+SHORTEST_S = 1e-9
+"""A shorter time of a kernel is none: no clock measures it."""
 LARGEST = 1e100
 """An error in float32 divided by the smallest rounding of it is below 1e84."""
 
@@ -75,12 +76,12 @@ class Batch:
         """
         forms.check_rows(self.rows)
         for row in self.rows:
-            position, spent = row.get("position"), [row.get(name) for name in TIMES]
+            position = row.get("position")
             is_place = position is None or (type(position) is int and 0 <= position < 2**31)
-            if not is_place or not all(_is_possible(time, MAX_DURATION) for time in spent):
-                raise forms.SenselessResult(
-                    f"position {str(position)[:40]!r}, duration {str(spent)[:80]!r}"
-                )
+            wrong = [n for n, most in LONGEST.items() if not _is_possible(row.get(n), most)]
+            if wrong or not is_place:
+                name = (*wrong, "position")[0]
+                raise forms.SenselessResult(f"the {name} is {str(row.get(name))[:40]!r}")
         for tests in self.objects.values():
             for name, test in tests.items():
                 if "outcome" in test:
@@ -121,6 +122,12 @@ class Batch:
             for parts in (self.columns, self.judged)
         )
         return Batch([self.rows[place] for place in places], columns, objects, judged)
+
+
+def device_s(row: Mapping[str, Any]) -> float | None:
+    """Return the seconds of the kernel alone for a seed; None where they aren't known."""
+    seconds = row.get("device_s") or 0.0
+    return seconds if SHORTEST_S <= seconds < math.inf else None
 
 
 def has_tests(outputs: Outputs) -> bool:

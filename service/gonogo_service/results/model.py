@@ -99,10 +99,6 @@ class Sums:
     duration_ms: Mapped[float]
     timed: Mapped[int] = mapped_column(BigInteger)  # seeds with outputs and a duration
     timed_ms: Mapped[float]
-    # seeds with device_s, and the sums of its logarithm and of the logarithm's square
-    device_n: Mapped[int] = mapped_column(BigInteger)
-    device_log: Mapped[float]
-    device_square: Mapped[float]
     tolerance_ratio: Mapped[float | None]
     tolerance_ratio_n: Mapped[int] = mapped_column(BigInteger)
     tolerance_ratio_log: Mapped[float]
@@ -134,6 +130,10 @@ class JobBlockRow(Sums, Base):
     device: Mapped[str] = mapped_column(primary_key=True)
     seed: Mapped[int] = mapped_column(BigInteger)
     repeat: Mapped[int]
+    # seeds with device_s, and the sums of its logarithm and of the logarithm's square
+    device_n: Mapped[int] = mapped_column(BigInteger)
+    device_log: Mapped[float]
+    device_square: Mapped[float]
 
 
 class DailyRow(Sums, Base):

@@ -16,7 +16,7 @@ from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.dialect import insert_once, load_once
 from gonogo_service.kit.database.encoding import separate, storable
 from gonogo_service.results import seeds, sums
-from gonogo_service.results.batch import Batch
+from gonogo_service.results.batch import Batch, device_s
 from gonogo_service.results.model import WHOLE, ResultRow, SourceRow
 
 Pair = tuple[int, int]
@@ -115,8 +115,6 @@ def _rows(
     for place, row in enumerate(batch.rows):
         verdict, duration = str(row["verdict"]), row.get("duration_ms")
         duration = None if duration is None or duration - duration != 0 else duration
-        seconds = row.get("device_s") or 0.0
-        device_s = seconds if 0 < seconds < math.inf else None
         number, repeat, arrival = int(row["seed"]), int(row["repeat"]), job.done + 1 + place
         of_seed = (arrival, sources[place], verdict, row.get("explanation"), row.get("position"))
         message = storable(row.get("message"))
@@ -125,7 +123,7 @@ def _rows(
         ]
         for order, (_, minus_size, name, output) in enumerate(judged):
             yield (
-                *(job.id, number, repeat, name, order, *of_seed, duration, device_s, message),
+                *(job.id, number, repeat, name, order, *of_seed, duration, device_s(row), message),
                 *_of_output(output, minus_size),
             )
             message = None  # in the first row only

@@ -20,11 +20,12 @@ from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database import dialect
 from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.database.engine import is_postgres
-from gonogo_service.results.batch import Batch, is_green
+from gonogo_service.results.batch import Batch, device_s, is_green
 from gonogo_service.results.model import BLOCK, WHOLE, DailyRow, JobBlockRow, Sums
 from gonogo_service.tests.variants import context_name
 
-SUMS = tuple(name for name in Sums.__annotations__)
+SUMS = tuple(Sums.__annotations__)
+DEVICE_SUMS = ("device_n", "device_log", "device_square")
 LOGARITHMIC = ("tolerance_ratio", "rounding_ratio", "rms")
 TINY = 1e-30
 """Smaller values count as this in the sums of logarithms."""
@@ -96,7 +97,8 @@ def _statement(postgres: bool, table: type[Base]) -> Insert:
     old = target.c
     insert = postgresql.insert(target) if postgres else sqlite.insert(target)
     new = insert.excluded
-    changes: dict[str, Any] = {name: old[name] + new[name] for name in SUMS if name not in MAXIMA}
+    added = [name for name in (*SUMS, *DEVICE_SUMS) if name in old and name not in MAXIMA]
+    changes: dict[str, Any] = {name: old[name] + new[name] for name in added}
     for name in MAXIMA:
         is_larger = or_(old[name].is_(None), new[name] > old[name])
         changes[name] = case((is_larger, new[name]), else_=old[name])
@@ -179,7 +181,7 @@ def _values(output: Any, statistic: str) -> Any:
 
 
 _UNTIMED = {"empty": 0, "duration_ms": 0.0, "timed": 0, "timed_ms": 0.0}
-_UNTIMED |= {"device_n": 0, "device_log": 0.0, "device_square": 0.0}
+_UNTIMED |= dict.fromkeys(DEVICE_SUMS, 0)
 
 
 def _times(batch: Batch, places: Sequence[int], with_outputs: set[int]) -> dict[str, Any]:
@@ -187,8 +189,8 @@ def _times(batch: Batch, places: Sequence[int], with_outputs: set[int]) -> dict[
     given = {place: batch.rows[place].get("duration_ms") for place in places}
     times = {place: ms for place, ms in given.items() if ms is not None and 0 < ms < 1e12}
     timed = [ms for place, ms in times.items() if place in with_outputs]
-    seconds = (batch.rows[place].get("device_s") or 0.0 for place in places)
-    logs = [math.log(second) for second in seconds if 0 < second < math.inf]
+    seconds = (device_s(batch.rows[place]) for place in places)
+    logs = [math.log(second) for second in seconds if second is not None]
     return {
         "empty": len(set(places) - with_outputs),
         "duration_ms": float(sum(times.values())),

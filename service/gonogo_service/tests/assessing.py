@@ -171,11 +171,9 @@ def _sick(
     suspicions: Mapping[str, Suspicion],
 ) -> str | None:
     """Return why a run says nothing about its test; None if its device was well."""
-    device, job = run.device or "", run.job
-    for spell in spells.get(device, ()):
-        if spell.covers(job.created_at, job.finished_at or job.created_at):
-            return spell.words
-    return suspicions[device].words if device in suspicions else None
+    device = run.device or ""
+    reason = sick_devices.spell_of(spells, device, run.job) or suspicions.get(device)
+    return None if reason is None else reason.words
 
 
 def _compare_with_earlier(

@@ -6,14 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, TypeVar
 
+from sqlalchemy import Integer, Select, func, select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.masking import Fault, Record, Seed
 from gonogo.flakiness.rates import Outcome, outcome_of
 from gonogo.spec.verdicts import Explanation
-from gonogo_service.kit.database.each import among
+from gonogo_service.kit.database.columns import IdType
+from gonogo_service.kit.database.each import Columns, Given, among, of_each
+from gonogo_service.kit.database.paging import batched
 from gonogo_service.results import seeds as stored
 from gonogo_service.results.model import ResultRow
+from gonogo_service.results.seeds import SEED
 from gonogo_service.tests.variants import JobFacts, judged_alike
 
 MAX_BUILDS = 64
@@ -21,6 +25,8 @@ SEEDS_PER_BUILD = 64
 """Seeds of a build that are compared with another's, and the maximum for a point."""
 K = TypeVar("K")
 Over = Literal["builds", "days"]
+_NUMBER: Columns = (("job", IdType), ("number", Integer()))
+_AT_ONCE = 500
 _READ = ("digest", "fault", "faults", "places")
 
 
@@ -34,7 +40,7 @@ def records(
     """Return records of the newest `most` builds among these jobs, in order of their sequence.
 
     They are the input of gonogo.flakiness.masking. Builds that another judge judged are left out.
-    Each build has the seeds (repeat 0) of its newest jobs, up to `seeds`, with the faults and
+    Each build has the first seeds (repeat 0) of its newest jobs, up to `seeds`, with the faults and
     places of the unexplained ones.
     """
     return records_of(session, {"": jobs}, most=most, seeds=seeds)[""]
@@ -97,19 +103,21 @@ def shares(jobs: Sequence[JobFacts], seeds: int) -> list[tuple[JobFacts, int]]:
 
 
 def _seeds(session: Session, seeds_per_job: Mapping[str, int]) -> dict[str, dict[int, Seed]]:
-    """Return job -> seed -> the seed's record.
+    """Return job -> seed -> the seed's record, for the smallest numbers of each job.
 
-    A comparison reads thousands, so as little as possible is read of each.
+    So two builds have the same seeds, whatever order theirs arrived in. A comparison reads
+    thousands, so as little as possible is read of each.
     """
-    jobs_by_number: dict[int, list[str]] = {}
-    for job_id, number in seeds_per_job.items():
-        jobs_by_number.setdefault(number, []).append(job_id)
+    jobs_by_last: dict[int, list[str]] = {}
+    for pairs in batched(list(seeds_per_job.items()), _AT_ONCE):
+        for place, last in of_each(session, _last_seed, _NUMBER, pairs):
+            jobs_by_last.setdefault(last, []).append(pairs[place][0])
     seeds: dict[str, dict[int, Seed]] = {}
     table = ResultRow
     # masking looks at the faults of unexplained seeds only
     unexplained = table.seed_explanation == Explanation.unexplained.value
-    for number, ids in jobs_by_number.items():
-        first = among(session, table.job_id, ids), table.arrival <= number, table.repeat == 0
+    for last, ids in jobs_by_last.items():
+        first = among(session, table.job_id, ids), table.seed <= last, table.repeat == 0
         for seed in stored.read(session, *first, statistics=_READ, notes_of=unexplained):
             outputs = seed.outputs.items()
             seeds.setdefault(seed.job, {})[seed.seed] = Seed(
@@ -119,6 +127,14 @@ def _seeds(session: Session, seeds_per_job: Mapping[str, int]) -> dict[str, dict
                 {name: row["places"] for name, row in outputs if row.get("places")},
             )
     return seeds
+
+
+def _last_seed(given: Given) -> Select[int]:
+    """Return the query of the largest among the first `number` seeds of a job."""
+    table = ResultRow
+    of_job = select(table.seed).where(table.job_id == given("job"), SEED, table.repeat == 0)
+    first = of_job.order_by(table.seed).limit(given("number")).subquery()
+    return select(func.max(first.c.seed)).having(func.count() > 0)
 
 
 def _fault(output: Mapping[str, Any]) -> Fault | None:

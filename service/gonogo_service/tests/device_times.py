@@ -1,12 +1,13 @@
 """The seconds a seed of tests on their devices, from the sums of jobs. Reads only.
 
-Seeds on a device that was suspect or bad at the time, or is one of another executor, don't count.
-The first seed of a process and those of a busy host have no seconds (docs/executors.md).
+Seeds on a device that was suspect or bad at the time don't count. The first seed of a process and
+those of a busy host have no seconds (docs/executors.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import func, select
@@ -19,6 +20,7 @@ from gonogo_service.devices import sick_devices
 from gonogo_service.kit.database.each import among
 from gonogo_service.kit.database.paging import batched
 from gonogo_service.results.model import WHOLE, JobBlockRow
+from gonogo_service.results.sums import DEVICE_SUMS
 from gonogo_service.tests.build_series import MAX_BUILDS
 from gonogo_service.tests.variants import JobFacts
 
@@ -42,33 +44,42 @@ class TimeSeries:
     last: TimeChange | None
 
 
-def of_jobs(session: Session, jobs: Iterable[JobFacts]) -> dict[str, list[Times]]:
-    """Return the seconds of jobs, those of each device apart; jobs without any are left out."""
+def per_job(
+    session: Session, jobs: Iterable[JobFacts], without: Collection[str] = ()
+) -> dict[str, list[Times]]:
+    """Return the seconds of jobs on each device; jobs and devices without any are left out.
+
+    without: further devices that say nothing.
+    """
     by_id = {job.id: job for job in jobs if not job.selection}
-    spells = sick_devices.spells(session)
     table = JobBlockRow
     by = table.job_id, table.device
-    sums = (func.sum(getattr(table, name)) for name in ("device_n", "device_log", "device_square"))
-    query = select(*by, *sums).where(table.output == WHOLE, table.device_n > 0).group_by(*by)
+    query = select(*by, *(func.sum(getattr(table, name)) for name in DEVICE_SUMS))
+    query = query.where(table.output == WHOLE, table.device_n > 0).group_by(*by).order_by(*by)
+    rows = [
+        row
+        for ids in batched(list(by_id), _AT_ONCE)
+        for row in session.execute(query.where(among(session, table.job_id, ids)))
+    ]
+    spells = sick_devices.spells(session, {device for _, device, *_ in rows})
     times: dict[str, list[Times]] = {}
-    for ids in batched(list(by_id), _AT_ONCE):
-        of_some = query.where(among(session, table.job_id, ids)).order_by(*by)
-        for job_id, device, seeds, logs, squares in session.execute(of_some):
-            job = by_id[job_id]
-            ended = job.finished_at or job.created_at
-            if not any(spell.covers(job.created_at, ended) for spell in spells.get(device, ())):
-                times.setdefault(job_id, []).append(Times(int(seeds), logs, squares))
+    for job_id, device, seeds, log_sum, square_sum in rows:
+        if device not in without and not sick_devices.spell_of(spells, device, by_id[job_id]):
+            times.setdefault(job_id, []).append(Times(device, int(seeds), log_sum, square_sum))
     return times
 
 
-def of_builds(session: Session, jobs: Sequence[JobFacts]) -> dict[str, list[Times]]:
+def per_build(
+    session: Session, jobs: Sequence[JobFacts], like: JobFacts, without: Collection[str] = ()
+) -> dict[str, list[Times]]:
     """Return the seconds of a variant's newest builds, in order; jobs: the newest first.
 
-    They are those of the executor that ran last, as another one is another program.
+    They are those of the executor and the context of a job: another executor is another program,
+    and what ran before decides what is in the caches.
     """
-    executor = jobs[0].executor if jobs else ""
-    alike = [job for job in jobs if job.executor == executor]
-    times = of_jobs(session, alike)
+    same = like.executor, like.context
+    alike = [job for job in jobs if (job.executor, job.context) == same]
+    times = per_job(session, alike, without)
     builds: dict[str, list[Times]] = {}
     for job in sorted(alike, key=lambda job: (job.sequence, job.build)):
         if job.id in times:
@@ -81,36 +92,21 @@ def series(session: Session, jobs: Sequence[JobFacts]) -> TimeSeries | None:
 
     A job's mean is one observation of its build: seeds of a process are alike.
     """
+    measured = per_build(session, jobs, jobs[0]) if jobs else {}
     builds = {
         name: (times, time)
-        for name, times in of_builds(session, jobs).items()
-        if (time := device_times.of_build(times)) is not None
+        for name, times in measured.items()
+        if (time := device_times.time_of(times)) is not None
     }
     if not builds:
         return None
     # it loads numpy, which the API starts without
     from gonogo.flakiness.changes import number_changes
 
-    means = [[one.seconds for one in times] for times, _ in builds.values()]
+    means = [[math.exp(one.mean) for one in times] for times, _ in builds.values()]
     samples = [times for times, _ in builds.values()]
     return TimeSeries(
         tuple(BuildTime(name, time) for name, (_, time) in builds.items()),
         number_changes(means, list(builds)),
         device_times.compare(*samples[-2:]) if len(samples) > 1 else None,
     )
-
-
-def since(
-    builds: Mapping[str, Sequence[Times]], build: str, base: str | None
-) -> tuple[str, TimeChange] | None:
-    """Return a build against `base`, or the nearest one before it: (its name, the change).
-
-    builds: from `of_builds`. None: one of them has too few seeds.
-    """
-    names = list(builds)
-    if build not in builds:
-        return None
-    earlier = names[: names.index(build)][::-1]
-    earlier = [base] if base in earlier else earlier
-    pairs = ((name, device_times.compare(builds[name], builds[build])) for name in earlier)
-    return next(((name, change) for name, change in pairs if change is not None), None)

@@ -18,6 +18,7 @@ from gonogo_service.flags.api import FLAGS
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.kit.database import engine as engines
 from gonogo_service.kit.outbox import outbox
+from gonogo_service.tests import device_times
 from stored_histories import World, row, spec_of, world
 
 LATER = datetime.now(UTC) + timedelta(days=1)
@@ -248,31 +249,36 @@ def tolerance_too_tight(here: World) -> None:
 def slower(here: World) -> None:
     test = spec_of(0.51)
 
-    def night(sequence: int, device_s: float, seeds: int = 16) -> None:
+    def night(sequence: int, device_s: float | None, seeds: int = 16, **changes: Any) -> None:
         rows = [
-            row(seed, device_s=device_s * (1.01 if seed % 2 else 0.99) if device_s else None)
+            row(seed, device_s=device_s and device_s * (1.01 if seed % 2 else 0.99))
             for seed in range(seeds)
         ]
-        here.job(rows, test=test, build=f"b{sequence}", sequence=sequence)
+        here.job(rows, test=test, build=f"b{sequence}", sequence=sequence, **changes)
 
     night(1, 2e-3)
     night(2, 2.15e-3)  # below the limit
-    night(3, 2.8e-3, seeds=POLICY.slower_seeds - 1)  # too few
+    night(3, 4e-3, seeds=POLICY.slower_seeds - 1)  # too few
+    night(3, 4e-3, context={"name": "after another", "before": [test]})  # measured nowhere else
     assert here.flags(test) == {}
-    night(4, 2.8e-3)
+    night(4, 3e-3)
     proof = opened(here, "slower", test).evidence
     change = proof["figures"]["time"]
     assert (change["before"]["seeds"], change["after"]["seeds"]) == (16, 16)
-    assert change["low"] < 2.8 / 2.15 < change["high"]
-    assert proof["words"] == "2.8 ms a seed, before 2.15 ms: 1.3 times (99%: 1.29 to 1.32)"
+    assert change["low"] < 3 / 2.15 < change["high"]
+    assert proof["words"] == "3 ms a seed, before 2.15 ms: 1.4 times (99.9%: 1.21 to 1.61)"
     assert proof["rerun"]["builds"] == ["b2", "b4"]
-    night(5, 2.8e-3)  # as slow as the build before it, and slower than b2
+    night(4, None)  # it measured nothing, so it is no evidence
+    assert here.flags(test)["slower"].jobs == 1
+    night(5, 3e-3)  # as slow as the build before it, and slower than b2
     assert here.flags(test)["slower"].jobs == 2
-    quiet(here, test, first=6)
-    assert (
-        here.flags(test)["slower"].state == "open"
-    )  # green seeds without a time say nothing of it
-    quiet(here, test, first=8, device_s=2.2e-3)
+    quiet(here, test, first=6, wrong=True)
+    assert here.flags(test)["slower"].state == "open"  # seeds without a time say nothing of it
+    with pytest.MonkeyPatch.context() as patch:  # b2 has left the window
+        patch.setattr(device_times, "MAX_BUILDS", 1)
+        night(8, 3e-3)
+        assert here.flags(test)["slower"].jobs == 3
+        quiet(here, test, first=9, wrong=True, device_s=2.2e-3)  # wrong, and as fast as before
     assert here.flags(test)["slower"].state == "resolved"
 
 

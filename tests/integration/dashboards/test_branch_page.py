@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 import compared_builds
 import nightly_history
 from api import Api
 from compared_builds import BRANCH_BUILD, COMMIT, EIGHT, LAST
 from gonogo import urls
+from gonogo_service.compare import comparing
 
 
 def test_a_branch_shows_what_differs_from_main_first_and_folds_what_is_the_same(api: Api) -> None:
@@ -21,14 +24,15 @@ def test_a_branch_shows_what_differs_from_main_first_and_folds_what_is_the_same(
         "main",
         [*LAST[1:], "main-4"],
     )
-    assert view["equal"] == {"same": 2, "absent": 2}
+    assert view["equal"] == {"same": 2, "alike": 1, "absent": 2}
     lines = {names[urls_key(line["url"])]: line for line in view["items"]}
-    assert list(lines) == ["worse", "same error", "slower", "faster", "other bits"]
+    assert list(lines) == ["worse", "hung", "slower", "same error", "faster", "other bits"]
     assert {
         story: [cell["label"] for cell in line["cells"] if cell["build"]]
         for story, line in lines.items()
     } == {
         "worse": ["worse"] * 2,
+        "hung": ["same bits"] * 2,
         "same error": ["same error"] * 2,
         "slower": ["same bits"] * 2,
         "faster": ["same bits"] * 2,
@@ -38,6 +42,7 @@ def test_a_branch_shows_what_differs_from_main_first_and_folds_what_is_the_same(
         story: [finding["kind"] for finding in line["findings"]] for story, line in lines.items()
     } == {
         "worse": ["new_failure"],
+        "hung": ["infrastructure"],
         "same error": ["broken_on_base"],
         "slower": ["slower"],
         "faster": [],
@@ -46,13 +51,15 @@ def test_a_branch_shows_what_differs_from_main_first_and_folds_what_is_the_same(
     assert lines["slower"]["findings"][0]["words"].startswith(
         "2.6 ms a seed, before 2 ms: 1.3 times"
     )
-    assert lines["faster"]["time"].startswith("1.5 ms a seed, before 2 ms: 0.75 times (99%: 0.7")
+    assert lines["faster"]["faster"].startswith("1.5 ms a seed, before 2 ms: 0.75 times (99.9%: 0.")
+    assert lines["slower"]["check"] == ""  # a check compares bits, and these are the same
     assert "--build mine-4c1e" in lines["worse"]["check"]
     assert "--reference-build main-3 " in lines["other bits"]["check"]
     page = api.client.get(urls.branch({"head": BRANCH_BUILD})).text
     text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
-    assert "2 tests are the same to the bit." in text
-    assert "5 tests differ from main" in text
+    assert "2 tests are the same to the bit, on 16 common seeds." in text
+    assert "1 test has nothing new, and no common seed to compare." in text
+    assert "6 tests differ from main" in text
     (pick,) = api.client.get(urls.branch(as_json=True)).json()["picks"]
     assert (pick["name"], pick["branch"], pick["commit"]) == (BRANCH_BUILD, "fast-ln", COMMIT)
     results = api.client.get(urls.search(COMMIT[:7], as_json=True)).json()["items"]
@@ -68,4 +75,17 @@ def test_a_branch_without_a_main_build_before_it_and_an_unknown_one_say_so(api: 
     with api.context.session() as session:
         nightly_history.night(session, "only", 1, EIGHT)
     assert "No earlier build ran" in api.client.get(urls.branch({"head": "only"})).text
-    assert api.client.get(urls.branch({"head": "nothing"})).status_code == 422
+    for wrong in ({"head": "nothing"}, {"head": "only", "branch": "mian"}):
+        assert api.client.get(urls.branch(wrong)).status_code == 422
+
+
+def test_builds_are_compared_on_the_seeds_of_both_in_whatever_order_they_came(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparing, "MAX_SEEDS", 4)
+    monkeypatch.setattr(comparing, "MIN_SEEDS", 4)
+    with api.context.session() as session:
+        for build, sequence, seeds in (("before", 1, EIGHT), ("after", 2, reversed(EIGHT))):
+            nightly_history.night(session, build, sequence, seeds, bits="same")
+    view = api.client.get(urls.branch({"head": "after"}, as_json=True)).json()
+    assert "on 4 common seeds" in view["summary"][1]

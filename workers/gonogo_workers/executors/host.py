@@ -191,15 +191,16 @@ class Host:
     def device_s(self, request: Request, spent: float) -> float | None:
         """Return the seconds of the kernel that just ran: its executor's, else those of the call.
 
-        None: the executor has no device, the kernel was compiled in this call, or this host has
-        more to run than processors, so that the call waited.
+        None: the executor has no device or gives no number, the kernel was compiled in this call,
+        or this host has more to run than this process has processors, so that the call waited.
         """
         if request["test"] not in self.warm:
             self.warm.append(request["test"])
             return None
         seconds = getattr(self.executor, "device_s", spent)
-        is_busy = os.getloadavg()[0] > (os.cpu_count() or 1)
-        return None if is_busy or seconds is None else float(seconds)
+        is_busy = os.getloadavg()[0] > len(os.sched_getaffinity(0))
+        is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+        return seconds if is_number and not is_busy else None
 
     def report(self, request: Request) -> Request:
         """Have the executor run a selection.

@@ -13,7 +13,7 @@ from scipy import stats
 
 from gonogo.flakiness.contrasts import welch
 from gonogo.flakiness.rates import Outcome, fisher, greater, outcome_of, rate, rate_of
-from gonogo.flakiness.special import beta_cdf, beta_quantile, student_tail
+from gonogo.flakiness.special import beta_cdf, beta_quantile, student_quantile, student_tail
 from gonogo.spec.verdicts import Verdict
 
 SIZES = st.floats(0.1, 1e6)
@@ -37,6 +37,12 @@ def test_student_s_tail_is_scipy_s(t: float, freedom: float) -> None:
     assert student_tail(t, freedom) == pytest.approx(
         2 * stats.t.sf(abs(t), freedom), rel=1e-8, abs=1e-300
     )
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 7, 100])
+def test_student_s_quantile_is_scipy_s(freedom: float) -> None:
+    for p in (0.9, 0.05, 1e-3):
+        assert student_quantile(p, freedom) == pytest.approx(stats.t.isf(p / 2, freedom))
 
 
 def test_edges_of_the_distributions_are_defined() -> None:
