@@ -30,7 +30,11 @@ ATHERIS_VERSION := 3.0.0
 ATHERIS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/atheris-$(ATHERIS_VERSION)
 # the seconds for each parser
 FUZZ_S ?= 60
-# whose lines: [tool.coverage.run] of pyproject.toml
+# What plants faults, with what it alone needs of its requirements: not in the locks either
+MUTMUT_VERSION := 3.8.1
+MUTMUT_PACKAGES := mutmut==$(MUTMUT_VERSION) libcst==1.9.0 'pyyaml-ft==8.0.0; python_version == "3.13"'
+MUTMUT ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/mutmut-$(MUTMUT_VERSION)
+# the tests of the modules that [tool.coverage.run] of pyproject.toml names
 COVERING ?= tests/unit/domain/judgment tests/unit/domain/judging tests/unit/domain/spec tests/integration/api tests/integration/background tests/integration/storage
 # what the pages' scripts and styles are made of
 FRONT := $(shell find dashboards/web dashboards/gonogo_dashboards/build.py -name node_modules -prune -o -type f -print 2>/dev/null)
@@ -159,9 +163,12 @@ chaos: setup bytecode ## random faults on a whole service, 10 minutes on each da
 	@$(BIN)/python -m benchmarks.chaos $(ARGS)
 
 mutants: setup ## small faults, 60 in each area of tests/checks/mutants.py, and those that its tests miss (AREA=auth; ARGS="--count 300 --seed 2")
-	@$(BIN)/python -m tests.checks.mutants $(AREA) $(ARGS)
+	@set -euo pipefail; \
+	folder="$(MUTMUT)-$$($(BIN)/python -c 'import sys; print("py%d%d" % sys.version_info[:2])')"; \
+	[ -d "$$folder/mutmut" ] || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: --target "$$folder" $(MUTMUT_PACKAGES); \
+	PYTHONPATH="$$folder" $(BIN)/python -m tests.checks.mutants $(AREA) $(ARGS)
 
-coverage: setup ## the share of lines of the judge, the verdicts and the life of a job that `make test` runs: at least 95 %
+coverage: setup ## the share of lines of the judge, the verdicts, jobs and results that their own tests run: at least 95 %
 	@$(BIN)/python -m coverage run -m pytest -q -m "not slow" $(COVERING)
 	@$(BIN)/python -m coverage report
 

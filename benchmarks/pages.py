@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil  # type: ignore[import-untyped]  # it ships no types, and no one else here asks it for more than times
+import psutil
 from pydantic import SecretStr
 from rich.console import Console
 from sqlalchemy import func, select

@@ -11,7 +11,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 
-import psutil  # type: ignore[import-untyped]  # it ships no types
+import psutil
 
 from benchmarks.chaos import post, processes
 from benchmarks.chaos.post import Recorder

@@ -7,7 +7,7 @@ import os
 import sqlite3
 import time
 
-import psutil  # type: ignore[import-untyped]  # it ships no types
+import psutil
 from sqlalchemy import text
 
 from benchmarks.chaos import processes

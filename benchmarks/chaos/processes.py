@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]  # it ships no types
+import psutil
 
 import forked
 

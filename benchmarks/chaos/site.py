@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
-import psutil  # type: ignore[import-untyped]  # it ships no types
+import psutil
 import redis
 from sqlalchemy import Engine
 

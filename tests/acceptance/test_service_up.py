@@ -73,8 +73,7 @@ class Up:
         return [
             process
             for process in psutil.Process(self.process.pid).children()
-            # celery may have changed the title: "[celeryd: ...] (worker --executor all)"
-            if word in (process.name(), *" ".join(process.cmdline()).replace("(", " ").split())
+            if word in (process.name(), *process.cmdline())
         ]
 
     def logs(self) -> str:
