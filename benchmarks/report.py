@@ -1,6 +1,6 @@
 """The figures of a benchmark: printed beside what is asked, and kept as JSON.
 
-`.benchmarks/NAME.json` has the moment, the commit and the machine beside them.
+`.benchmarks/NAME.json` has the moment, the commit, the arguments and the machine beside them.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ import json
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]  # it ships no types
+import psutil
 from rich.console import Console
 from rich.table import Table
 
@@ -37,8 +38,8 @@ class Figure:
     @property
     def is_met(self) -> bool:
         """Return whether the value is within what is asked."""
-        below = self.most is not None and self.value > self.most
-        return not (below or (self.least is not None and self.value < self.least))
+        is_low_enough = self.most is None or self.value <= self.most
+        return is_low_enough and (self.least is None or self.value >= self.least)
 
     @property
     def limits(self) -> str:
@@ -54,10 +55,15 @@ def report(name: str, figures: Sequence[Figure]) -> int:
         shown = figure.name, f"{figure.value:,.4g}", figure.unit, figure.limits, figure.note
         table.add_row(*shown, style=None if figure.is_met else "bold")
     Console(width=120, highlight=False).print(table)
+    keep(name, figures)
+    return int(not all(figure.is_met for figure in figures))
+
+
+def keep(name: str, figures: Sequence[Figure]) -> None:
+    """Write the figures of a benchmark as JSON."""
     FOLDER.mkdir(exist_ok=True)
     content = {**surroundings(), "figures": [asdict(figure) for figure in figures]}
     (FOLDER / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
-    return int(not all(figure.is_met for figure in figures))
 
 
 def surroundings() -> dict[str, Any]:
@@ -67,9 +73,17 @@ def surroundings() -> dict[str, Any]:
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit.strip() or None,
+        "arguments": sys.argv[1:],
         "python": platform.python_version(),
         "system": platform.platform(),
+        "processor": _processor(),
         "cores": os.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "load": os.getloadavg()[0],
     }
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if sys.platform == "linux" else []
+    models = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.machine()

@@ -21,13 +21,15 @@ from itertools import product
 from typing import Literal
 
 import numpy as np
+from rich.console import Console
+from rich.table import Table
 
 from benchmarks.corpus.run import CLEAR, CLEAR_16
 from benchmarks.kernels.cases import REGIMES, Arrays, Case
 from benchmarks.kernels.libraries import Result, Run, results
 from benchmarks.kernels.rows import FORMATS, Row, rows
 from benchmarks.kernels.wrong import FAULTS, numpy_fault, numpy_kernel
-from benchmarks.report import Figure, report
+from benchmarks.report import Figure, keep
 from gonogo.arithmetic.formats import Doubles, round_to, step
 from gonogo.closeness import pcc_deficit
 from gonogo.gauge.gates import GATES, Gate
@@ -185,10 +187,12 @@ def kernels_of(chosen: Sequence[Row]) -> Iterator[Kernel]:
 
 def share(
     name: str, form: str, is_right: bool, counts: Counter[tuple[str, str, bool, bool]]
-) -> Figure:
-    """Return the share of right or wrong kernels that a gate rejects, in percent."""
+) -> Figure | None:
+    """Return the share of right or wrong kernels that a gate rejects, in percent; None of none."""
     rejected = counts[name, form, is_right, True]
     tried = rejected + counts[name, form, is_right, False]
+    if not tried:
+        return None
     what = "false alarms" if is_right else "caught"
     return Figure(f"{name}, {form}: {what}", 100 * rejected / tried, "%", note=f"of {tried}")
 
@@ -218,16 +222,21 @@ def main(words: list[str] | None = None) -> int:
         for name, is_passed in passes.items():
             if is_passed is not None:
                 counts[name, kernel.case.form, kernel.is_right, not is_passed] += 1
-    return report(
-        "yardstick",
-        [
-            share(name, form, is_right, counts)
-            for name in (*GATES, *CALIBRATED, VERDICT)
-            for form in FORMATS["torch"]
-            for is_right in (False, True)
-            if counts[name, form, is_right, True] + counts[name, form, is_right, False]
-        ],
-    )
+    forms = FORMATS["torch"]
+    heads = [f"{form}: {what}" for form in forms for what in ("caught", "false alarms")]
+    table = Table("judge", *heads)
+    figures = []
+    for name in (*GATES, *CALIBRATED, VERDICT):
+        shares = [
+            share(name, form, is_right, counts) for form, is_right in product(forms, (False, True))
+        ]
+        table.add_row(
+            name, *(f"{figure.value:.1f} {figure.note}" if figure else "" for figure in shares)
+        )
+        figures += [figure for figure in shares if figure]
+    Console(width=160, highlight=False).print(table)
+    keep("yardstick", figures)
+    return 0
 
 
 if __name__ == "__main__":
