@@ -3,10 +3,11 @@ is wrong is seen in the picture."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 from sqlalchemy.orm import Session
 
 import stored_jobs
@@ -43,6 +44,18 @@ def planted(session: Session, job: JobRow, seed: int, *, mask_missing: bool = Fa
     content = plain(error_map(dx, right, test.numerics.output).to_json())
     items = [{"kind": "error_map", "seed": seed, "repeat": 0, "output": "dx", "content": content}]
     artifacts.add(session, job.id, new_id(), items, now=utcnow())
+
+
+def settled(chart: Locator, wait: Callable[..., None]) -> bytes:
+    """Return the picture of a chart whose animation has ended: two pictures in a row are equal."""
+    pictures = [chart.screenshot()]
+
+    def is_still() -> bool:
+        pictures.append(chart.screenshot())
+        return pictures[-1] == pictures[-2]
+
+    wait(is_still, "the chart moves on and on")
+    return pictures[-1]
 
 
 def test_the_grid_fills_in_live_and_a_seed_is_opened_by_keys(server, page: Page) -> None:
@@ -117,7 +130,7 @@ def test_a_map_tells_stripes_from_a_last_column_and_keys_zoom_both_maps(
     expect(signed).to_have_attribute("data-marks", str(DOWN * ACROSS))
     expect(page.locator("#map-words")).to_contain_text("horizontal stripes")
     expect(signed.locator("canvas")).to_have_count(1)  # on paper an upper one hides the lower one
-    before = largest.screenshot()
+    before = settled(largest, wait)
     signed.locator(".canvas").focus()
     for key in ("+", "+", "ArrowDown"):
         page.keyboard.press(key)

@@ -42,7 +42,11 @@ def check(response: httpx.Response) -> None:
     path, method = operation
     if media_type == PROBLEM:
         name = response.json()["type"].removeprefix(problems.TYPE_PREFIX)
-        assert response.status_code in PROBLEM_TYPES[name].statuses, f"docs/errors.md: {name}"
+        known = PROBLEM_TYPES.get(name)
+        assert known, f"PROBLEM_TYPES, and with it docs/errors.md, lacks {name}"
+        assert response.status_code in known.statuses, (
+            f"docs/errors.md has no {response.status_code} for {name}"
+        )
     status = "default" if media_type == PROBLEM else str(response.status_code)
     validator = _validator(path, method, status, media_type, tuple(KERNELS))
     texts = response.text.splitlines() if media_type == NDJSON else [response.text]
