@@ -92,7 +92,8 @@ def test_an_unknown_format_and_a_foreign_cursor_are_refused(api: Api, job: JobRo
         answer = api.client.get(f"{address}?format={form}")
         assert refusal(answer) == (422, "format")
         assert answer.json()["limit"] == "one of json, csv, ndjson, junit, ctrf"
-    for query in ("cursor=x", "cursor=1.2.3", "order=seed&cursor=7", "format=csv&cursor=1"):
+    foreign = ("cursor=x", "cursor=²", "cursor=" + "9" * 30, "cursor=1.2.3", "order=seed&cursor=7")
+    for query in (*foreign, "format=csv&cursor=1"):
         assert refusal(api.client.get(f"{address}?{query}")) == (422, "cursor"), query
 
 

@@ -24,6 +24,7 @@ from gonogo_service.flags import store as flags
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.hosts import store as hosts
 from gonogo_service.kit.database.encoding import utcnow
+from gonogo_service.suites.noun import MAX_TEXT
 from suite_runs import SUITE
 
 WRONG = {
@@ -107,12 +108,49 @@ def test_every_noun_has_list_and_show() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "sent"), {"crlf.yaml": True, "long.json": False, "own.toml": False}.items()
+)
+def test_a_suite_is_pushed_with_the_text_of_its_file(
+    gonogo: Gonogo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, sent: bool
+) -> None:
+    bodies: list[dict[str, Any]] = []
+    call = clients.Client.call
+
+    def recorded(*words: Any, **options: Any) -> Any:
+        bodies.append(options["body"])
+        return call(*words, **options)
+
+    monkeypatch.setattr(clients.Client, "call", recorded)
+    text = json.dumps(SUITE | {"name": name}) + " " * MAX_TEXT * (name == "long.json")
+    if name == "crlf.yaml":
+        text = yaml.safe_dump(SUITE | {"name": name}).replace("\n", "\r\n")
+    elif name == "own.toml":
+        text = (
+            f'name = "{name}"\nentries = [{{test = {{kernel = "layernorm_bw", shape = [8, 64]}}}}]'
+        )
+    file = tmp_path / name
+    file.write_bytes(text.encode())
+    code, out, error = gonogo("suites", "push", str(file))
+    assert (code, out) == (
+        0,
+        f"stored {name}, version 1: {1 if name == 'own.toml' else 3} test"
+        + "s" * (name != "own.toml")
+        + "\n",
+    )
+    assert bodies[0].get("file") == ({"path": name, "text": text} if sent else None)
+    assert error == (
+        f"{file} has more than 200,000 characters: no patch can be made of it\n"
+        if name == "long.json"
+        else ""
+    )
+
+
 def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_path: Path) -> None:
     file = tmp_path / "suite.yaml"
     file.write_text(yaml.safe_dump(SUITE))
     (suite,) = of(gonogo, "suites", "push", str(file))["items"]
     assert (suite["name"], len(suite["tests"])) == ("nightly", 3)
-    assert suite["content"]["file"] == {"path": "suite.yaml", "text": file.read_text()}
     assert gonogo("suites", "push", str(file))[1] == "stored nightly, version 1: 3 tests\n"
     build = of(gonogo, "builds", "create", "kernels-1", "--executor", "ttnn", "--branch", "main")
     assert (build["sequence"], build["branch"]) == (1, "main")
@@ -274,8 +312,9 @@ def test_a_file_of_jobs_is_submitted_whole_or_not_at_all(gonogo: Gonogo, tmp_pat
     for line, beginning in zip(lines, begins, strict=True):
         assert line.startswith(f"  {beginning}")
     assert of(gonogo, "jobs", "list")["items"] == before
-    file.write_text(yaml.safe_dump([job, job]))
-    assert len(of(gonogo, "submit", str(file))["items"]) == 2
+    for jobs in ([job, job], {"jobs": [job, job]}):
+        file.write_text(yaml.safe_dump(jobs))
+        assert len(of(gonogo, "submit", str(file))["items"]) == 2
 
 
 @pytest.mark.parametrize("words", WRONG)

@@ -112,6 +112,14 @@ def test_a_red_or_lost_test_is_a_need_with_its_list_and_says_why(
     assert of_test in api.client.get(f"/tests/{job.test_key}").text
 
 
+def test_a_green_build_with_lost_seeds_says_so_in_lists_and_in_the_matrix(api: Api) -> None:
+    rows = [stored_jobs.row(seed, wrong=False) for seed in range(2)]
+    ended(api, [*rows, stored_jobs.unwell(2, "crash", "signal 11")])
+    listed, matrix = (api.client.get(path).text for path in ("/tests", "/matrix"))
+    assert "The last 1 build: 1 with hangs, crashes or errors</span>" in listed
+    assert 'class="cell v-pass partly"' in matrix
+
+
 def test_all_clear_stands_over_green_tests_only(api: Api) -> None:
     night(api, 1, range(3))
     assert api.client.get("/overview.json").json()["all_clear"]

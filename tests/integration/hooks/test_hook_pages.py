@@ -4,8 +4,6 @@ replay."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,16 +11,10 @@ from api import Api
 from gonogo_service.ci import incoming
 from gonogo_service.kit.database.states import HookSource
 from hook_payloads import HEAD, REPOSITORY, deliver, pull_request, push
-from hook_service import came, commit_checks, copied, emptied, store_rule, work
+from hook_service import came, commit_checks, emptied, store_rule, work
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 LEAKED = "ghp_leaked_by_an_alert"
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Api]:
-    with copied(sqlite_template, tmp_path_factory.mktemp("hook-pages")) as service:
-        yield service
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +23,7 @@ from hook_payloads import (
     pull_request,
     push,
 )
-from hook_service import came, commit_checks, copied, emptied, store_rule, work
+from hook_service import came, commit_checks, store_rule, work
 
 NEEDS_PATHS: dict[str, Any] = {"paths": ["ttnn/**"]}
 FOR_RULE = {"rule": "r0", "head_build": "tt-train-2025", **pull_request("any")}
@@ -36,17 +34,6 @@ TIMELESS = {
     "data": {"repository": REPOSITORY, "sha": HEAD, "pull_request": 7, "branch": "main"},
 }
 PULLED = "pull_request"
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Api]:
-    with copied(sqlite_template, tmp_path_factory.mktemp("hooks")) as service:
-        yield service
-
-
-@pytest.fixture
-def lite(shared: Api) -> Api:
-    return emptied(shared)
 
 
 def store(api: Api, source: HookSource, event: str, payload: Any) -> None:

@@ -25,19 +25,8 @@ from gonogo.errors import JobError
 from gonogo_service.ci.github import client_of
 from gonogo_service.ci.processor import changed_paths
 from hook_payloads import NEXT, deliver, pull_request, push
-from hook_service import RULE, SETTINGS, SMALL, came, copied, emptied, store_rule, work
+from hook_service import RULE, SETTINGS, SMALL, came, store_rule, work
 from suite_runs import SUITE
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Api]:
-    with copied(sqlite_template, tmp_path_factory.mktemp("hooks")) as service:
-        yield service
-
-
-@pytest.fixture
-def lite(shared: Api) -> Api:
-    return emptied(shared)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,8 +26,6 @@ from hook_service import (
     SMALL,
     came,
     commit_checks,
-    copied,
-    emptied,
     prepared,
     store_rule,
     work,
@@ -42,17 +39,6 @@ from suite_runs import SUITE
 def api(database_url: str) -> Iterator[Api]:
     with prepared(database_url) as service:
         yield service
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Api]:
-    with copied(sqlite_template, tmp_path_factory.mktemp("hooks")) as service:
-        yield service
-
-
-@pytest.fixture
-def lite(shared: Api) -> Api:
-    return emptied(shared)
 
 
 def test_a_push_starts_the_suite_on_head_and_base_and_says_for_whom(api: Api) -> None:

@@ -4,6 +4,7 @@ as the contract says."""
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -204,24 +205,30 @@ def test_a_slow_receiver_delays_nobody_and_a_dead_one_is_tried_again(
     hooks = [subscribe(api, server.url) for server in (slow, dead, receiver)]
     for hook in hooks:
         api.client.post(f"/api/v1/webhooks/{hook['id']}:test")
+    before = time.perf_counter()
     sender.run_once()
-    while not receiver.got or deliveries(api, hooks[1])[0]["tries"] == 0:
+    while not (slow.got and receiver.got) or deliveries(api, hooks[1])[0]["tries"] == 0:
         pass
+    held = time.perf_counter()
     assert deliveries(api, hooks[0])[0]["tries"] == 0
     sender.run_once()  # the slow one gets one request at a time
+    least_ms = 1000 * (time.perf_counter() - held)
     gate.set()
     wait_for_senders()
+    most_ms = 1000 * (time.perf_counter() - before)
     assert [deliveries(api, hook)[0]["state"] for hook in hooks] == [
         "delivered",
         "waiting",
         "delivered",
     ]
     assert len(slow.got) == 1
-    log = api.get(f"/webhooks/{hooks[1]['id']}/deliveries/{deliveries(api, hooks[1])[0]['id']}")[
-        "log"
-    ]
-    assert log[0]["status"] is None
-    assert "ConnectError" in log[0]["error"]
+    taken, refused = (
+        api.get(f"/webhooks/{hook['id']}/deliveries/{deliveries(api, hook)[0]['id']}")["log"][0]
+        for hook in hooks[:2]
+    )
+    assert least_ms <= taken["duration_ms"] <= most_ms
+    assert refused["status"] is None
+    assert "ConnectError" in refused["error"]
     slow.close()
 
 

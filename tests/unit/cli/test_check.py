@@ -6,7 +6,10 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +17,12 @@ from typer.testing import CliRunner, Result
 
 from gonogo.cli.app import app
 from gonogo.errors import FieldError
+from gonogo.judging import judging
+from gonogo.judging.inputs import generate
+from gonogo.judging.judging import SeedJudgement
+from gonogo.spec.test_spec import TestSpec
+from gonogo.spec.verdicts import Explanation, Verdict
+from gonogo_workers.cli import check
 from patience import WAIT_S
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "numpy_executor"
@@ -164,6 +173,38 @@ def test_a_tight_tolerance_turns_it_red(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
+    ("seeds", "is_suspect", "verdict", "code"),
+    [("1", (0,), "suspect", 1), ("2", (1,), "suspect", 0), ("3", (0, 2), "pass_by_tolerance", 1)],
+)
+def test_seeds_that_are_suspect_together_are_not_green(
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    seeds: str,
+    is_suspect: tuple[int, ...],
+    verdict: str,
+    code: int,
+) -> None:
+    judge, words = judging.judge, ("--shape", "4,64", "--build", "correct", "--seeds", seeds)
+    small = TestSpec.parse({"kernel": "layernorm_bw", "shape": [4, 64]})
+    drawn = {generate(small, seed)["x"].tobytes() for seed in is_suspect}
+
+    def edge(test: TestSpec, raw: Any, *arguments: Any, **named: Any) -> SeedJudgement:
+        judged = judge(test, raw, *arguments, **named)
+        if raw["x"].tobytes() not in drawn:
+            return judged
+        suspect: Any = {"verdict": Verdict.suspect, "explanation": Explanation.suspect}
+        outputs = {**judged.outputs, "dx": replace(judged.outputs["dx"], **suspect)}
+        return replace(judged, **suspect, outputs=outputs)
+
+    monkeypatch.setattr(judging, "judge", edge)
+    result = run(*words, "--json")
+    assert (report(result)["verdict"], result.exit_code) == (verdict, code)
+    shown = run(*words).stdout
+    assert ("more seeds decide" in shown) is (verdict == "suspect")
+    assert ("dx: suspect in 2 of 3 seeds" in shown) is (verdict != "suspect")
+
+
+@pytest.mark.parametrize(
     ("fail_on", "code"), [("any", 1), ("suspect", 1), ("hollow", 1), ("new", 1), ("fail", 0)]
 )
 def test_fail_on_says_what_makes_the_exit_code(run: Run, fail_on: str, code: int) -> None:
@@ -254,6 +295,14 @@ def test_after_a_crash_the_next_seed_runs_in_a_fresh_child(run: Run) -> None:
         ("pass", 0),
     ]
     assert rows[0]["host_run"] == rows[1]["host_run"] != rows[2]["host_run"]
+
+
+@pytest.mark.usefixtures("plugin")
+def test_durations_are_in_milliseconds(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    quarters = count()
+    monkeypatch.setattr(check, "time", SimpleNamespace(perf_counter=lambda: next(quarters) * 0.25))
+    rows = report(run(*FORWARD, "--build", "dies", "--seeds", "2"))["seeds"]
+    assert [(row["verdict"], row["duration_ms"]) for row in rows] == [("pass", 250), ("crash", 250)]
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,15 @@ def test_strangers_and_wrong_types_are_refused() -> None:
         shaped(TEST, "x", np.zeros((4, 32), np.int64))
     with pytest.raises(JobError, match="x, gamma, dy missing"):
         given_inputs(TEST, {}, {})
+
+
+def test_a_dump_is_judged_in_several_threads(tmp_path: Path) -> None:
+    data = store(tmp_path)
+    with ThreadPoolExecutor(3) as threads:
+        results = [*threads.map(judged, [data] * 3)]
+    judgements = [result.judgement for result in results if result.judgement]
+    digests = {one.outputs["dx"].statistics["digest"] for one in judgements}
+    assert (len(judgements), len(digests)) == (3, 1)
 
 
 @pytest.mark.parametrize(
