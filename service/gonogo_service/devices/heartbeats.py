@@ -65,10 +65,10 @@ def heard(
 ) -> None:
     """Record a heartbeat's facts: {"device", "host", "name", "arch", "board", "queue", ...}.
 
-    `queues` are all queues of the device in this heartbeat, if it has several. Those of other
-    workers of the device stay. The first heartbeat of a device creates its row, with the health
-    that the worker reports. Later `report` changes it, and a heartbeat that
-    ends a recovery which `changes.change` held back.
+    queues: all queues of the device in this heartbeat, if it has several; the queues of its other
+    workers stay. The first heartbeat of a device creates its row with the health that the worker
+    reports. Later `report` changes the health, and so does a heartbeat that ends a recovery, which
+    `changes.change` had held back.
     """
     row, actor = locked(session, facts["device"]), f"worker:{worker}"
     values: dict[str, Any] = {name: storable(facts.get(name)) for name in _FACTS}

@@ -86,7 +86,7 @@ def join(context: Ctx, request: Request, body: Code) -> forms.HostToken:
         raise unauthorized(str(problem)) from problem
     except store.Elsewhere as problem:
         refusal = auth.elsewhere(problem)
-        request.state.limits.refused("token", client, refusal)
+        request.state.limits.refused("login", client, refusal)
         raise refusal.problem from problem
 
 
