@@ -27,7 +27,7 @@ class _Row(Row):
     color: str = ""
     """The label's on the terminal."""
     is_good: bool = False
-    """Whether no gate closes by it: good news, or none that says something of the numbers."""
+    """Whether no gate closes by it: it is good news, or says nothing of the errors."""
     waiver: Literal["default", "named", "never"] = "never"
     """Whether a waiver covers it: by default, where it names the class, or never."""
 

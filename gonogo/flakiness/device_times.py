@@ -7,7 +7,7 @@ speed. This module loads no numpy.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,10 +15,6 @@ from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.special import student_quantile
 
 _SCALES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
-_WIDEST = 100.0
-"""Half the width of an interval of logarithms: more than any times differ, and no overflow."""
-_MOST = 1000.0
-"""Degrees of freedom that are as good as any number."""
 LEVEL = 1 - POLICY.significance
 """The level of all intervals."""
 
@@ -96,12 +92,20 @@ class _Mean(NamedTuple):
     squared_error: float
     freedom: float
 
+    @property
+    def interval(self) -> tuple[float, float, float]:
+        """Return the seconds, and the ends of their interval."""
+        # whole, so that few quantiles are computed; the interval only becomes wider
+        quantile = student_quantile(POLICY.significance, int(self.freedom))
+        reach = quantile * math.sqrt(self.squared_error)
+        return math.exp(self.value), math.exp(self.value - reach), math.exp(self.value + reach)
+
 
 def time_of(times: Sequence[Times]) -> DeviceTime | None:
     """Return the seconds a seed of a build; None: it has too few seeds."""
     devices = _by_device(times)
     mean = _mean(devices, {device: _seeds(of_device) for device, of_device in devices.items()})
-    return None if mean is None else _time(mean)
+    return None if mean is None else DeviceTime(mean.seeds, *mean.interval)
 
 
 def compare(before: Sequence[Times], after: Sequence[Times]) -> TimeChange | None:
@@ -118,9 +122,9 @@ def compare(before: Sequence[Times], after: Sequence[Times]) -> TimeChange | Non
         return None
     error = one.squared_error + two.squared_error
     parts = one.squared_error**2 / one.freedom + two.squared_error**2 / two.freedom
-    reach, difference = _reach(error, error**2 / parts if parts else 1.0), two.value - one.value
-    ratio, low, high = map(math.exp, (difference, difference - reach, difference + reach))
-    return TimeChange(_time(one), _time(two), ratio, low, high)
+    ratio = _Mean(one.seeds + two.seeds, two.value - one.value, error, error**2 / parts)
+    first, second = (DeviceTime(side.seeds, *side.interval) for side in (one, two))
+    return TimeChange(first, second, *ratio.interval)
 
 
 def compare_with_earlier(
@@ -163,8 +167,8 @@ def _seeds(times: Sequence[Times]) -> int:
 def _mean(devices: Mapping[str, Sequence[Times]], shares: Mapping[str, int]) -> _Mean | None:
     """Return the mean of a build over devices by their shares; None: its seeds are too few.
 
-    Seeds of one process are alike, so each job differs by more than its seeds show: by what the
-    policy says, or by what the jobs show where they are many.
+    Seeds of one process are alike, so jobs differ by more than their seeds show: by what the policy
+    says, which counts as much as the difference of so many jobs.
     """
     chosen = {device: devices[device] for device in shares}
     jobs = [one for times in chosen.values() for one in times]
@@ -172,33 +176,15 @@ def _mean(devices: Mapping[str, Sequence[Times]], shares: Mapping[str, int]) -> 
     if seeds < POLICY.slower_seeds:
         return None
     means = {name: math.fsum(t.log_sum for t in of) / _seeds(of) for name, of in chosen.items()}
-    within = math.fsum(one.square_sum - one.log_sum * one.mean for one in jobs)
-    freedom = max(1, seeds - len(jobs))
-    variance, of_job = max(within, 0.0) / freedom, POLICY.process_spread**2
-    of_jobs = len(jobs) - len(chosen)
-    if of_jobs + 1 >= POLICY.process_jobs:
-        between = math.fsum(one.seeds * (one.mean - means[one.device]) ** 2 for one in jobs)
-        variance, freedom = max((variance, freedom), (between / of_jobs, of_jobs))
-        of_job = 0.0
-    weights = {device: share / sum(shares.values()) for device, share in shares.items()}
-
-    def error(of_device: Callable[[Sequence[Times]], float]) -> float:
-        return math.fsum(weights[name] ** 2 * of_device(of) for name, of in chosen.items())
-
-    of_seeds = error(lambda of: variance / _seeds(of))
-    whole = of_seeds + error(lambda of: of_job / len(of))
+    squares = math.fsum(one.square_sum - one.log_sum * one.mean for one in jobs)
+    of_seed = max(squares, 0.0) / max(1, seeds - len(jobs))
+    freedom = POLICY.process_jobs + len(jobs) - len(chosen)
+    between = math.fsum((one.mean - means[one.device]) ** 2 for one in jobs)
+    of_job = (POLICY.process_jobs * POLICY.process_spread**2 + between) / freedom
+    weights = {name: share / sum(shares.values()) for name, share in shares.items()}
     value = math.fsum(weights[name] * mean for name, mean in means.items())
-    # the policy's part is known, and has no freedom to count
-    return _Mean(seeds, value, whole, freedom * (whole / of_seeds) ** 2 if of_seeds else _MOST)
-
-
-def _time(mean: _Mean) -> DeviceTime:
-    reach = _reach(mean.squared_error, mean.freedom)
-    return DeviceTime(mean.seeds, *(math.exp(mean.value + by) for by in (0.0, -reach, reach)))
-
-
-def _reach(squared_error: float, freedom: float) -> float:
-    """Return half the width of the interval of a mean."""
-    # whole, so that few quantiles are computed; the interval only becomes wider
-    quantile = student_quantile(POLICY.significance, int(min(freedom, _MOST)))
-    return min(_WIDEST, quantile * math.sqrt(squared_error))
+    error = math.fsum(
+        weights[name] ** 2 * (of_seed / _seeds(of) + of_job / len(of))
+        for name, of in chosen.items()
+    )
+    return _Mean(seeds, value, error, freedom)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo.flakiness.classes import Class, Finding, RunSummary
+from gonogo.flakiness.classes import Class, Finding
 from gonogo.flakiness.masking import Change
 from gonogo.reports.check_line import check_line
 from gonogo.spec.described import Described
@@ -94,8 +94,7 @@ class BranchView:
     beside: tuple[str, ...] = ()
     """The builds of the branch, the newest last"""
     complete: bool = True
-    tests: int = 0
-    equal: Mapping[str, int]
+    equal: Mapping[str, int] = field(default_factory=dict)
     """Tests without a line, by kind: SAME, ALIKE, ABSENT"""
     summary: tuple[str, ...] = ()
     items: tuple[BranchLine, ...] = ()
@@ -111,18 +110,18 @@ def view(session: Session, head: str, branch: str, now: datetime) -> BranchView:
     head, at = head.strip(), timestamp(now)
     if not head:
         picks = build_choices.read(session, branches.others(session, MAX_PICKS))
-        return BranchView(head="", equal={}, picks=tuple(picks), at=at)
+        return BranchView(head="", picks=tuple(picks), at=at)
     beside = branches.read(session, head, branch.strip() or None, now)
+    frame = BranchView(
+        head=head,
+        builds=beside.head.builds,
+        run=beside.head.run,
+        branch=beside.branch,
+        branches=beside.branches,
+        at=at,
+    )
     if not beside.comparisons:
-        return BranchView(
-            head=head,
-            builds=beside.head.builds,
-            run=beside.head.run,
-            branch=beside.branch,
-            branches=beside.branches,
-            equal={},
-            at=at,
-        )
+        return frame
     newest = beside.comparisons[-1]
     by_place = [{test.place: test for test in one.tests} for one in beside.comparisons]
     tests = _newest(by_place)
@@ -133,15 +132,10 @@ def view(session: Session, head: str, branch: str, now: datetime) -> BranchView:
     equal = Counter(filter(None, kinds.values()))
     same = (test.change for place, test in tests.items() if kinds[place] is SAME)
     seeds = sum(change.common for change in same if change)
-    return BranchView(
-        head=head,
-        builds=beside.head.builds,
-        run=beside.head.run,
-        branch=beside.branch,
-        branches=beside.branches,
+    return replace(
+        frame,
         beside=tuple(one.base.requested for one in beside.comparisons),
         complete=newest.complete,
-        tests=len(tests),
         equal=dict(equal),
         summary=_summary(len(differing), equal, seeds),
         items=tuple(
@@ -149,7 +143,6 @@ def view(session: Session, head: str, branch: str, now: datetime) -> BranchView:
             for test, name in zip(shown, names_of(shown), strict=True)
         ),
         more=max(0, len(differing) - MAX_LINES),
-        at=at,
     )
 
 
@@ -239,22 +232,16 @@ def _cell(test: Compared | None) -> Cell:
 
 def _both(test: Compared, newest: comparing.Comparison) -> str:
     """Return the command that compares the bits of a seed; "" where no bits differ."""
-    before, after = _seeds(test.base), _seeds(test.head)
-    seeds = sorted(before & after)
-    facts = newest.head.facts.get(test.place)
-    is_same = test.change is None or test.change.change is Change.unchanged
-    if is_same or not seeds or not facts or test.base is None:
+    change, facts = test.change, newest.head.facts.get(test.place)
+    if change is None or change.change is Change.unchanged or not change.common or not facts:
         return ""
+    records = (side.record.seeds if side and side.record else {} for side in (test.base, test.head))
     return check_line(
         test.canonical,
         build=facts[0].build,
         executor=facts[0].executor,
-        seed=seeds[0],
+        seed=min(set.intersection(*map(set, records))),
         output="",
-        reference=test.base.build,
+        reference=change.before,
         context=facts[0].requested_context,
     )
-
-
-def _seeds(ran: RunSummary | None) -> set[int]:
-    return set(ran.record.seeds) if ran and ran.record else set()

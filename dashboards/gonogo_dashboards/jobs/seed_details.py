@@ -175,7 +175,7 @@ def _facts(seed: StoredSeed) -> tuple[tuple[str, str], ...]:
     facts = (
         ("device", seed.device),
         ("duration", spent is not None and words.duration(spent / 1000)),
-        ("of this the kernel", kernel is not None and device_times.spelled(kernel)),
+        ("device time", kernel is not None and device_times.spelled(kernel)),
         ("ran before it in the same process", before is not None and words.count(before, "kernel")),
         ("finished", f"as number {seed.arrival:,}"),
     )

@@ -266,7 +266,7 @@ def slower(here: World) -> None:
     change = proof["figures"]["time"]
     assert (change["before"]["seeds"], change["after"]["seeds"]) == (16, 16)
     assert change["low"] < 3 / 2.15 < change["high"]
-    assert proof["words"] == "3 ms a seed, before 2.15 ms: 1.4 times (99.9%: 1.21 to 1.61)"
+    assert proof["words"] == "3 ms a seed, before 2.15 ms: 1.4 times (99.9%: 1.2 to 1.62)"
     assert proof["rerun"]["builds"] == ["b2", "b4"]
     night(4, None)  # it measured nothing, so it is no evidence
     assert here.flags(test)["slower"].jobs == 1
