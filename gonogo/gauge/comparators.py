@@ -27,7 +27,8 @@ class Comparator:
     """A comparator: allclose at one rtol, PCC, relative Frobenius or ULP.
 
     Its *deviation* grows with the error: the smallest sufficient atol, 1 - PCC, the relative
-    Frobenius error, or the largest distance in ulps.
+    Frobenius error, or the largest distance in ulps. allclose without an rtol is that of the
+    declared tolerance as a whole: its deviation is the tolerance ratio.
     """
 
     name: Name
@@ -45,7 +46,9 @@ class Comparator:
         if numbers.get("nonfinite"):
             return math.inf
         value = numbers.get(_STATISTIC[self.name])
-        if self.name == "allclose":
+        if self.name == "allclose" and self.rtol is None:
+            value = numbers.get("tolerance_ratio")
+        elif self.name == "allclose":
             needed = value if isinstance(value, Mapping) else {}
             value = next((atol for rtol, atol in needed.items() if float(rtol) == self.rtol), None)
         if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
@@ -56,6 +59,16 @@ class Comparator:
     def largest(self) -> float:
         """The deviation from which on nothing is bounded: a PCC of 0 is no correlation at all."""
         return 1.0 if self.name == "pcc" else math.inf
+
+    def share(self, deviation: float, limit: float) -> float:
+        """Return a deviation as a share of the largest that is allowed, in proportion to the error.
+
+        1 - PCC goes with the square of a small error, so its root counts. The share is 1 where only
+        0 is allowed and met.
+        """
+        if limit <= 0:
+            return math.inf if deviation > 0 else 1.0
+        return math.sqrt(deviation / limit) if self.name == "pcc" else deviation / limit
 
     def exceeded(self, numbers: Mapping[str, Any], tolerance: Mapping[str, float]) -> bool:
         """Return whether the output is outside the `tolerance` that this comparator made.
@@ -92,30 +105,29 @@ def above(value: float, digits: int) -> float:
     return float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(value)))
 
 
+def limits(tolerance: Mapping[str, float]) -> dict[Comparator, float]:
+    """Return the largest deviation that each comparator of a tolerance allows."""
+    largest = {}
+    if "atol" in tolerance or "rtol" in tolerance:
+        largest[Comparator("allclose", tolerance.get("rtol", 0.0))] = tolerance.get("atol", 0.0)
+    if "pcc" in tolerance:
+        largest[Comparator("pcc")] = 1.0 - tolerance["pcc"]
+    names: tuple[Name, ...] = ("frobenius", "ulp")
+    return largest | {Comparator(name): tolerance[name] for name in names if name in tolerance}
+
+
 def beyond(tolerance: Mapping[str, float], numbers: Mapping[str, Any]) -> float | None:
     """Return how many times too large an output's error is for a tolerance.
 
-    It is the ratio of the strictest comparator; up to 1 is within. It grows in proportion to the
-    error: 1 - PCC goes with the square of a small error, so its root counts; with an rtol, for
-    which the place of the error matters as well, this holds near 1. allclose needs one of
-    NEEDED_RTOLS. Infinite where a metric is undefined or missing, or where only 0 is allowed; None
-    for a tolerance without comparators.
+    It is the share (Comparator.share) of the strictest comparator; up to 1 is within. With an rtol,
+    for which the place of the error matters as well, it grows with the error near 1 only. allclose
+    needs one of NEEDED_RTOLS. Infinite where a metric is undefined or missing; None for a tolerance
+    without comparators.
     """
-
-    def times(comparator: Comparator, limit: float) -> float:
-        deviation = comparator.deviation(numbers)
-        if deviation <= 0:
-            return 0.0
-        return deviation / limit if limit > 0 else math.inf
-
-    ratios = []
-    if "atol" in tolerance or "rtol" in tolerance:
-        close = Comparator("allclose", tolerance.get("rtol", 0.0))
-        ratios.append(times(close, tolerance.get("atol", 0.0)))
-    if "pcc" in tolerance:
-        ratios.append(math.sqrt(times(Comparator("pcc"), 1.0 - tolerance["pcc"])))
-    if "frobenius" in tolerance:
-        ratios.append(times(Comparator("frobenius"), tolerance["frobenius"]))
-    if "ulp" in tolerance:
-        ratios.append(times(Comparator("ulp"), tolerance["ulp"]))
-    return max(ratios, default=None)
+    return max(
+        (
+            comparator.share(comparator.deviation(numbers), limit)
+            for comparator, limit in limits(tolerance).items()
+        ),
+        default=None,
+    )

@@ -11,7 +11,6 @@ from gonogo.flakiness.grades import Sharpness
 from gonogo.gauge.advice import advice
 from gonogo.gauge.comparators import comparators
 from gonogo.gauge.gates import Gate, judging
-from gonogo.gauge.slack import slack
 from gonogo.gauge.summary import (
     FalseAlarms,
     GateSummary,
@@ -45,8 +44,7 @@ def report(test: TestSpec, rows: Sequence[Row], gates: Sequence[str] = ()) -> Me
     right_rows = [row for row in useful if row["kind"] == "go"]
     mutant_rows = [row for row in useful if row["kind"] == "no_go"]
     able = [row for row in mutant_rows if row.get("able")]
-    tolerances = {name: test.tolerance_for(name) for name in test.outputs}
-    declared = {name: tolerance for name, tolerance in tolerances.items() if tolerance is not None}
+    declared = declared_of(test)
     outputs = [
         name
         for name in declared or test.outputs
@@ -55,8 +53,8 @@ def report(test: TestSpec, rows: Sequence[Row], gates: Sequence[str] = ()) -> Me
     rtols = {tolerance.rtol for tolerance in declared.values() if tolerance.rtol is not None}
     windows = [window(comparator, right_rows, able, outputs) for comparator in comparators(rtols)]
     advised = advice(windows, able)
-    alarms = _rates(right_rows, lambda row: not _passes(declared, row))
-    misses = _rates(able, lambda row: _passes(declared, row))
+    alarms = _rates(right_rows, lambda row: not passes(declared, row))
+    misses = _rates(able, lambda row: passes(declared, row))
     seen = _rates(mutant_rows, lambda row: row["explanation"] == Explanation.unexplained)
     missed = _sum(misses.values())
     with_outputs = {id(row) for row in useful}
@@ -83,7 +81,6 @@ def report(test: TestSpec, rows: Sequence[Row], gates: Sequence[str] = ()) -> Me
         },
         windows=windows,
         advice=advised,
-        slack=slack(declared, advised, right_rows, [row for row in able if _passes(declared, row)]),
         gates={name: gate for name, gate in judged.items() if gate is not None},
         words="",
     )
@@ -111,6 +108,12 @@ def findings(measured: MeasuredTest) -> list[str]:
     return sentences
 
 
+def declared_of(test: TestSpec) -> dict[str, Tolerance]:
+    """Return the tolerance of each output that has one."""
+    tolerances = {name: test.tolerance_for(name) for name in test.outputs}
+    return {name: tolerance for name, tolerance in tolerances.items() if tolerance is not None}
+
+
 def with_numbers(rows: Sequence[Row]) -> list[Row]:
     """Return the rows that count in rates: those of runs with outputs that were judged."""
     return [
@@ -134,7 +137,7 @@ def _sum(rates: Iterable[MeasuredRate]) -> MeasuredRate:
     return MeasuredRate.counted(sum(rate.count for rate in known), sum(rate.of for rate in known))
 
 
-def _passes(declared: Mapping[str, Tolerance], row: Row) -> bool:
+def passes(declared: Mapping[str, Tolerance], row: Row) -> bool:
     """Return whether the test is green on the row."""
     return all(within(declared.get(name), numbers) for name, numbers in row["outputs"].items())
 
@@ -163,7 +166,7 @@ def gate_passes(gate: Gate, row: Row) -> bool | None:
     if gate.tolerance:
         tolerances = {name: gate.tolerance_for(name) for name in outputs}
         declared = {name: tolerance for name, tolerance in tolerances.items() if tolerance}
-        return _passes(declared, row) if declared else None
+        return passes(declared, row) if declared else None
     ratios = [
         numbers["gates"][gate.name]
         for name, numbers in outputs.items()
@@ -171,7 +174,7 @@ def gate_passes(gate: Gate, row: Row) -> bool | None:
     ]
     if not ratios:
         return None
-    return _passes({}, row) and all(ratio is not None and ratio <= 1 for ratio in ratios)
+    return passes({}, row) and all(ratio is not None and ratio <= 1 for ratio in ratios)
 
 
 def _gate(

@@ -195,8 +195,6 @@ class MeasuredTest:
     """By kernel, with detection limits"""
     windows: list[WindowSummary]
     advice: AdvisedTolerance
-    slack: list[Slack]
-    """For each output with a declared tolerance"""
     gates: dict[str, GateSummary]
     words: str
 

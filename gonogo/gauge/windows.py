@@ -55,14 +55,14 @@ def window(
         comparator=comparator.name,
         rtol=comparator.rtol,
         works=bool(lower) and room > 1,
-        room=_finite(room),
-        room_within_reach=_finite(within_reach),
+        room=finite(room),
+        room_within_reach=finite(within_reach),
         outputs={
-            name: WindowEdges(low, _finite(low * within_reach) if low else None, observed[name])
+            name: WindowEdges(low, finite(low * within_reach) if low else None, observed[name])
             for name, low in lower.items()
         },
         single=SingleEdges(
-            _finite(max(lower.values(), default=math.inf)), _finite(min(largest, default=math.inf))
+            finite(max(lower.values(), default=math.inf)), finite(min(largest, default=math.inf))
         ),
         missed=dict(missed),
         tolerance=_tolerances(comparator, lower, within_reach) if lower else None,
@@ -84,8 +84,9 @@ def _tolerances(
     return {name: comparator.tolerance(above(low, digits)) for name, low in lower.items()}
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def finite(value: float | None) -> float | None:
+    """Return a number; None where it is none, or infinite."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _of(comparator: Comparator, row: Row, name: str) -> float:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from gonogo import urls
 from gonogo_dashboards.devices.fleet import WORST_FIRST, Fleet
-from gonogo_dashboards.kit import words
+from gonogo_dashboards.kit import sparks, words
 from gonogo_service.devices.history import DayDevices
 from gonogo_service.devices.sick_devices import SICK
 from gonogo_service.tests.recent_builds import Standing
@@ -24,20 +24,6 @@ WEEK = timedelta(days=7)
 TILES = Kind.hollow, Kind.red, Kind.flaky
 SHOWN = 14
 """Days of the small chart."""
-HEIGHT, STEP = 24.0, 5.0
-"""The chart's height, and the width of a day."""
-
-
-@dataclass(frozen=True)
-class DayBar:
-    """A day of the small chart: its place from the top, its height, its words."""
-
-    x: float
-    y: float
-    height: float
-    words: str
-    event: bool = False
-    """Whether something changed on this day that can explain a step, as `words` says."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +42,7 @@ class NumberLine:
     """ "2 more than a week ago"."""
     better: bool | None
     """Whether it fell; None where it stayed."""
-    bars: tuple[DayBar, ...]
+    bars: tuple[sparks.Bar, ...]
     bars_label: str
     """The values of the small chart in words."""
     url: str
@@ -162,14 +148,11 @@ def _change(value: int, before: int | None) -> str:
 
 def _bars(
     points: Sequence[tuple[date, int, int]], noun: str, events: Mapping[date, str]
-) -> tuple[DayBar, ...]:
+) -> tuple[sparks.Bar, ...]:
     """Return the bars of (day, number, number of all)."""
-    most = max((value for _, value, _ in points), default=0) or 1
-    bars = []
-    for place, (day, value, ran) in enumerate(points):
-        height = max(round(HEIGHT * value / most, 1), 2.0 if value else 0.0)
+    in_words = []
+    for day, value, ran in points:
         text = f"{day:%b} {day.day}: {value:,} of {words.count(ran, noun)}"
         event = events.get(day, "")
-        text += f"; {event}" if event else ""
-        bars.append(DayBar(place * STEP, round(HEIGHT - height, 1), height, text, bool(event)))
-    return tuple(bars)
+        in_words.append((value, f"{text}; {event}" if event else text, bool(event)))
+    return sparks.bars(in_words)

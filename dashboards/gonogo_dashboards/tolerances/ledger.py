@@ -10,32 +10,24 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo.gauge.slack import scaled
 from gonogo.gauge.summary import Slack
 from gonogo.settings import Settings
-from gonogo_dashboards.kit import comparators_view, list_rows, words
-from gonogo_dashboards.kit.list_view import ListView, list_of
+from gonogo.spec.tolerances import for_output
+from gonogo_dashboards.kit import comparators_view, list_rows, sparks, words
+from gonogo_dashboards.kit.list_view import ListView, list_view
+from gonogo_service.gauges import store as gauges
 from gonogo_service.suites import patches
 from gonogo_service.suites.patches import Patches
 from gonogo_service.tests import entry_names, test_list, tolerances
-from gonogo_service.tests.api.tolerances import TOLERANCES
+from gonogo_service.tests.api.tolerances import NOUN
+from gonogo_service.tests.standings import WINDOW
 from gonogo_service.tests.tolerances import Memory, Week
 
-HEIGHT, STEP = 24.0, 5.0
-"""The height of the small chart, and the width of a week."""
 _LEAST = 0.8
 """The smallest part of a bar, in percent, that one sees."""
 Line = Mapping[str, Any]
-"""A ToleranceLine as the API answers it."""
-
-
-@dataclass(frozen=True)
-class WeekBar:
-    """A week of the small chart: its place from the top, its height, its words."""
-
-    x: float
-    y: float
-    height: float
-    words: str
+"""The fields of a ToleranceLine."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +36,10 @@ class LedgerView(ListView):
 
     entries: Mapping[str, str]
     """The suites' names of the tests, by key"""
-    limits: Mapping[str, tuple[str, ...]]
+    limits: Mapping[str, list[str]]
     """The faults that the seeds of a test without a gauge could not have shown, by key"""
     weeks: tuple[Week, ...]
-    bars: tuple[WeekBar, ...]
+    bars: tuple[sparks.Bar, ...]
     patch_url: str
     """The patch of all tests on the page that have an advised tolerance; "" for none"""
 
@@ -75,20 +67,24 @@ def reader(
     memory: Memory,
 ) -> Callable[[Session, Mapping[str, str], str | None, int, datetime], LedgerView]:
     """Return the reader of the list; `memory` is that of the weeks."""
-    lines_of = list_of(TOLERANCES, urls.tolerances)
 
     def listed(
         session: Session, query: Mapping[str, str], cursor: str | None, limit: int, now: datetime
     ) -> LedgerView:
-        page = lines_of(session, query, cursor, limit, now)
-        weeks = tuple(tolerances.weeks(session, memory, now))
-        advised = [line["key"] for line in page.items if is_advised(line)]
+        given = {name: text for name in NOUN.filters if (text := query.get(name, "").strip())}
+        gauged, since = gauges.slacks(session), now - WINDOW
+        page = tolerances.page(
+            session, gauged, since=since, limit=limit, cursor=cursor or None, **given
+        )
+        weeks = tuple(tolerances.weeks(session, gauged, memory, now))
+        view = list_view(page, dict, urls.tolerances, now, given)
+        advised = [line["key"] for line in view.items if is_advised(line)]
         return LedgerView(
-            **vars(page),
-            entries=entry_names.latest(session, {line["key"] for line in page.items}),
+            **vars(view),
+            entries=entry_names.latest(session, {line.key for line in page.items}),
             limits=tolerances.detection_limits(session, page.items),
             weeks=weeks,
-            bars=_bars(weeks),
+            bars=sparks.bars([(week.median or 0.0, _sentence(week), False) for week in weeks]),
             patch_url=urls.tolerance_patch(advised) if advised else "",
         )
 
@@ -103,17 +99,11 @@ def patch(session: Session, settings: Settings, keys: Sequence[str]) -> PatchVie
     return PatchView(patches.of_tests(session, settings, few), names)
 
 
-def _bars(weeks: Sequence[Week]) -> tuple[WeekBar, ...]:
-    most = max((week.median or 0.0 for week in weeks), default=0.0) or 1.0
-    bars = []
-    for place, week in enumerate(weeks):
-        height = round(HEIGHT * (week.median or 0.0) / most, 1)
-        days = f"{week.first:%b} {week.first.day} to {week.last:%b} {week.last.day}"
-        text = f"{days}: no gauged test ran"
-        if week.median is not None:
-            text = f"{days}: {times(week.median)}, {words.count(week.tests, 'test')}"
-        bars.append(WeekBar(place * STEP, round(HEIGHT - height, 1), height, text))
-    return tuple(bars)
+def _sentence(week: Week) -> str:
+    days = f"{week.first:%b} {week.first.day} to {week.last:%b} {week.last.day}"
+    if week.median is None:
+        return f"{days}: no gauged test ran"
+    return f"{days}: {times(week.median)}, {words.count(week.tests, 'test')}"
 
 
 def is_advised(line: Line) -> bool:
@@ -138,7 +128,7 @@ def label(line: Line) -> str:
         return "Not known"
     slack = line["slack"]
     if slack is None:
-        return "Needs none"
+        return "Right kernels have no error"
     return f"{times(slack)} loose" if slack >= 1 else "Too tight"
 
 
@@ -164,7 +154,10 @@ def bar(slack: Slack) -> Bar:
 
 def in_words(test: Mapping[str, Any], slack: Slack, error: float | None) -> str:
     """Return a share of the declared error as the tolerance that allows it: "atol 0.013"."""
-    limits = tolerances.allowing(test, slack, error)
+    declared = for_output(test.get("tolerance", {}), slack.output)
+    if declared is None or error is None:
+        return ""
+    limits = scaled(slack.comparator, declared, error)
     return ", ".join(
         f"PCC {comparators_view.pcc(1 - value)}"
         if name == "pcc"

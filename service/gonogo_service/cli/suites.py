@@ -40,10 +40,15 @@ def read(path: Path) -> Any:
 
     Raises JobError, also for a value that JSON lacks, such as a date or NaN.
     """
+    return read_with_text(path)[0]
+
+
+def read_with_text(path: Path) -> tuple[Any, str]:
+    """Return the value in a file as `read` does, and its text without changes."""
     import yaml
 
     try:
-        text = path.read_text()
+        text = path.read_bytes().decode()
         if path.suffix in {".yaml", ".yml"}:
             content = yaml.safe_load(text)
         else:
@@ -51,7 +56,7 @@ def read(path: Path) -> Any:
         json.dumps(content, allow_nan=False)
     except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as problem:
         raise JobError(f"{path} can't be read: {_why(problem)}") from problem
-    return content
+    return content, text
 
 
 def _why(problem: Exception) -> str:

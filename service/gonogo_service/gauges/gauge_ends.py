@@ -19,6 +19,7 @@ from gonogo.flakiness.grades import Sharpness
 from gonogo.gauge.elsewhere import OtherInputs, beyond, candidates, compared
 from gonogo.gauge.kernels import Kind
 from gonogo.gauge.report import findings, report
+from gonogo.gauge.slack import slack
 from gonogo.gauge.summary import GaugeCommand, GaugeReport, MeasuredTest, MutantMisses, TriedSummary
 from gonogo.reports.check_line import check_line, gauge_line, left_out_of_line
 from gonogo.spec.builds import EMULATOR
@@ -52,7 +53,8 @@ def conclude(session: Session, job: JobRow, state: JobState, *, now: datetime) -
     test = TestSpec.parse(gauge.test, max_elements=_ANY_SIZE)
     rows = gauge_rows.read(session, gauge)
     gates = job.request.get("gates") or ()
-    here = report(test, [row for row in rows if row["where"] is None], gates)
+    own_rows = [row for row in rows if row["where"] is None]
+    here = report(test, own_rows, gates)
     is_useless = here.false_alarms.of and not here.advice.works
     is_searched = state is JobState.finished and gauge.search and not gauge.elsewhere
     if is_searched and is_useless and (others := candidates(test)):
@@ -64,7 +66,7 @@ def conclude(session: Session, job: JobRow, state: JobState, *, now: datetime) -
     ]
     gauge.sharpness = here.sharpness
     gauge.misses = {name: [rate.count, rate.of] for name, rate in here.misses.parts.items()}
-    gauge.slack = here.slack if state is JobState.finished else None
+    gauge.slack = slack(test, own_rows, here.advice) if state is JobState.finished else None
     gauge.words = _brief(here, tried)
     sentences = {row["part"]: row["sentence"] for row in rows if row.get("sentence")}
     gauge.report = GaugeReport(

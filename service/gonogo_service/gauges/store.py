@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,8 +13,8 @@ from sqlalchemy.orm import Session, aliased
 from gonogo.gauge.summary import GaugeReport, MeasuredRate, Slack
 from gonogo_service.gauges.model import GaugeRow
 from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database.each import among
 from gonogo_service.kit.database.ids import is_id
-from gonogo_service.kit.database.states import JobState
 
 
 @dataclass(frozen=True)
@@ -27,14 +28,21 @@ class LastReport:
 
 @dataclass(frozen=True)
 class GaugedSlack:
-    """The tolerance of a test as its last finished gauge has it."""
+    """The tolerance of a test as its last finished gauge has it, and where that ran."""
 
     gauge: str
+    branch: str
+    board: str
     slack: list[Slack]
     passing: int
     """The mutants that pass it on some seed"""
     mutants: int
     """Faults that can show"""
+
+    @property
+    def factor(self) -> float | None:
+        """The largest slack of its outputs; None where none is bounded."""
+        return max((one.factor for one in self.slack if one.factor is not None), default=None)
 
 
 def get(session: Session, gauge_id: str) -> GaugeRow | None:
@@ -46,7 +54,7 @@ def last(session: Session, test_key: str, branch: str, arch: str, board: str) ->
     """Return the report of a variant's last finished gauge, or None."""
     columns = select(GaugeRow.id, JobRow.finished_at, GaugeRow.report)
     query = _last_first(columns, test_key, branch, arch, board)
-    row = session.execute(query.where(GaugeRow.report.is_not(None))).one_or_none()
+    row = session.execute(query.join(JobRow, JobRow.id == GaugeRow.id)).one_or_none()
     return None if row is None else LastReport(*row)
 
 
@@ -59,22 +67,24 @@ def sharpness_of(
     return {name: MeasuredRate.counted(count, of) for name, (count, of) in misses.items()}
 
 
-def slacks(session: Session) -> dict[str, GaugedSlack]:
-    """Return the slack of each gauged test by its last finished gauge, whatever its branch."""
+def slacks(session: Session, keys: Collection[str] | None = None) -> dict[str, GaugedSlack]:
+    """Return the slack of each gauged test, or of these, by its last finished gauge.
+
+    It is the last one on any branch and board: a suite's file has one tolerance for all of them.
+    """
     row, newest = GaugeRow, aliased(GaugeRow)
     of_test = newest.test_key == row.test_key, newest.slack.is_not(None)
     last = select(newest.id).where(*of_test).order_by(newest.id.desc()).limit(1)
-    query = select(row.test_key, row.id, row.slack, row.misses)
+    query = select(row.test_key, row.id, row.branch, row.board, row.slack, row.misses)
     query = query.where(row.id == last.correlate(row).scalar_subquery())
-    return {
-        key: GaugedSlack(
-            gauge,
-            slack,
-            sum(count > 0 for count, _ in (misses or {}).values()),
-            sum(of > 0 for _, of in (misses or {}).values()),
-        )
-        for key, gauge, slack, misses in session.execute(query)
-    }
+    if keys is not None:
+        query = query.where(among(session, row.test_key, keys))
+    gauged = {}
+    for key, gauge, branch, board, slack, misses in session.execute(query):
+        rates = list((misses or {}).values())
+        passing, mutants = sum(count > 0 for count, _ in rates), sum(of > 0 for _, of in rates)
+        gauged[key] = GaugedSlack(gauge, branch, board, slack, passing, mutants)
+    return gauged
 
 
 def _last_first(
@@ -87,6 +97,5 @@ def _last_first(
     """
     row = GaugeRow
     variant = (row.test_key == test_key, row.arch == arch, row.board == board)
-    query = columns.join(JobRow, JobRow.id == row.id)
-    query = query.where(*variant, JobRow.state == JobState.finished)
+    query = columns.where(*variant, row.slack.is_not(None))
     return query.order_by((row.branch == branch).desc(), row.id.desc()).limit(1)

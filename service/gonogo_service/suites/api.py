@@ -12,8 +12,8 @@ from gonogo_service.kit import rows, versioned
 from gonogo_service.kit.database.records import Documented
 from gonogo_service.kit.resource import Act, Resource, Same
 from gonogo_service.people.context import Context
-from gonogo_service.suites import noun, submission
-from gonogo_service.suites.bodies import SuiteIn
+from gonogo_service.suites import noun, submission, suite_text
+from gonogo_service.suites.bodies import PushedSuite, SuiteIn
 from gonogo_service.suites.model import SuiteRow
 from gonogo_service.suites.submission import TestOfSuite
 
@@ -64,13 +64,16 @@ SUITES.archives(
 
 
 @SUITES.on_create
-def put(act: Act, body: SuiteIn) -> SuiteRow | Same[SuiteRow]:
+def put(act: Act, body: PushedSuite) -> SuiteRow | Same[SuiteRow]:
     """Create the suite with that name, or replace it as its next version.
 
-    The same content is no new version (200). Every test is checked like a job, except for its
-    build. Open runs keep their version.
+    The same content is no new version (200), also with another `file`. Every test is checked like
+    a job, except for its build. Open runs keep their version.
     """
-    content = body.content()
+    content, file = body.content(), body.file
     submission.check(content, act.context.settings)
+    if file is not None and not suite_text.is_of(file, content):
+        raise FieldError("file.text", file.text, "must be the suite that comes with it")
     suite, changed = versioned.put(act.session, SuiteRow, body.name, content, act.who.name)
+    suite.file = None if file is None else file.model_dump()
     return suite if changed else Same(suite)

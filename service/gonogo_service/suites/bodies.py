@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Self
 
 from pydantic import (
+    AfterValidator,
     Discriminator,
     Field,
     ModelWrapValidatorHandler,
@@ -19,7 +21,7 @@ from gonogo.spec.validation import MAX_ERRORS, Refused, line_error
 from gonogo_service.jobs.bodies import Commit, SeedOptions, Seeds
 from gonogo_service.kit.strict import Builds, Labels, Strict
 from gonogo_service.suites.all_problems import beside
-from gonogo_service.suites.noun import MAX_TEXT, SuiteName
+from gonogo_service.suites.noun import FORMS, MAX_TEXT, SuiteName
 
 
 class Defaults(SeedOptions):
@@ -54,13 +56,6 @@ class Entry(Defaults):
     matrix: Matrix | None = None
 
 
-class SuiteFile(Strict):
-    """The file that a suite was pushed from, of which `POST /tolerances:patch` makes diffs."""
-
-    path: str = Field(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f]+$")
-    text: str = Field(max_length=MAX_TEXT)
-
-
 class SuiteIn(Strict):
     """A suite: a named list of tests.
 
@@ -72,7 +67,6 @@ class SuiteIn(Strict):
     builds: Builds = Field([], description="Builds of a run that names none")
     defaults: Defaults = Defaults()
     entries: list[Entry] = Field(min_length=1, max_length=MAX_TESTS)
-    file: SuiteFile | None = None
 
     @model_validator(mode="wrap")
     @classmethod
@@ -96,8 +90,33 @@ class SuiteIn(Strict):
             raise ValidationError.from_exception_data(cls.__name__, details) from None
 
     def content(self) -> dict[str, Any]:
-        """Return the stored content: the given fields, without defaults."""
-        return self.model_dump(mode="json", exclude_unset=True)
+        """Return the stored content: the given fields, without defaults and the file."""
+        return self.model_dump(mode="json", exclude_unset=True, exclude={"file"})
+
+
+def _below(path: str) -> str:
+    parts = PurePosixPath(path)
+    if parts.is_absolute() or ".." in parts.parts or parts.suffix not in FORMS:
+        raise ValueError(f"must be below a folder, without .., and end in {', '.join(FORMS)}")
+    return path
+
+
+class SuiteFile(Strict):
+    """The file that a suite was pushed from, of which `POST /tolerances:patch` makes diffs."""
+
+    path: Annotated[str, AfterValidator(_below)] = Field(max_length=500, pattern=r"^[^\x00-\x1f]+$")
+    text: str = Field(max_length=MAX_TEXT)
+
+    @property
+    def is_json(self) -> bool:
+        """Return whether it is JSON, and not YAML."""
+        return self.path.endswith(".json")
+
+
+class PushedSuite(SuiteIn):
+    """A suite to store, with the file that it comes from."""
+
+    file: SuiteFile | None = None
 
 
 def _kind_of_suite(value: object) -> str:

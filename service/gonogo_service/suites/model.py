@@ -13,7 +13,7 @@ from gonogo.spec.suites import count_tests
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.jobs.values import JobCommit
 from gonogo_service.kit.database.base import Base
-from gonogo_service.kit.database.columns import IdType, Stored, WordOf
+from gonogo_service.kit.database.columns import INTERNAL, IdType, Stored, WordOf
 from gonogo_service.kit.database.states import RunState
 from gonogo_service.kit.versioned import Versioned
 
@@ -24,6 +24,9 @@ class SuiteRow(Versioned):
     """The newest version of a named list of tests."""
 
     __tablename__ = "suites"
+    file: Mapped[dict[str, str] | None] = mapped_column(
+        info=INTERNAL, deferred=True, doc="A bodies.SuiteFile, whose change makes no new version"
+    )
 
     @property
     def description(self) -> str:

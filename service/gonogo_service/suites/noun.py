@@ -14,6 +14,10 @@ from gonogo_service.kit.strict import NAME
 
 MAX_TEXT = 200_000
 """Characters of a suite's file that are stored."""
+FORMS = ".yaml", ".yml", ".json"
+"""The ends of the names of files whose text is stored."""
+OF_A_RUN = "labels", "commit"
+"""Fields of a suite file that only a run has."""
 SuiteName = Annotated[str, Field(pattern=NAME, max_length=MAX_NAME)]
 SUITES = Noun(
     "suites",

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
+from io import StringIO
 from typing import Any
 
 from sqlalchemy.orm import Session
 
+from gonogo.gauge.report import declared_of
 from gonogo.gauge.summary import Slack
+from gonogo.gauge.windows import Tolerances
 from gonogo.settings import Settings
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.gauges import store as gauges
 from gonogo_service.suites import store, submission, suite_text
-from gonogo_service.suites.model import SuiteRow
+from gonogo_service.suites.bodies import SuiteFile
 from gonogo_service.suites.suite_text import NotEditable
-from gonogo_service.tests import entry_names
+from gonogo_service.tests import entry_names, test_list
 
-Tolerance = Mapping[str, Mapping[str, float]]
-"""Output -> comparator -> limit."""
+MAX_SUITES = 20
+"""Suites of a request: the text of each is read."""
+_NO_END = "\\ No newline at end of file"
+Advised = Mapping[str, Sequence[Slack]]
+"""Key of a test -> its outputs, of which some have an advised tolerance."""
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A test whose tolerance no patch changes, and why."""
+    """A test whose tolerance stays as it is, in its suite or in one of its entries, and why."""
 
     test: str
     reason: str
@@ -40,136 +46,143 @@ class SuitePatch:
     path: str
     tests: list[str]
     """The keys of the tests whose tolerance it changes"""
-    note: str
-    """Why it is a diff of the suite as the server writes it; "" for that of the pushed file"""
+    wider: list[str]
+    """The keys of those that get a wider one, because right kernels need more"""
     diff: str
 
 
 @dataclass(frozen=True)
 class Patches:
-    """The patches of all suites that have the tests, and the tests that none changes."""
+    """The patches of the suites that ran the tests last, and what none changes."""
 
     suites: list[SuitePatch]
     left_out: list[LeftOut]
 
 
-class _Refused(Exception):
-    """The tolerance of an entry stays as it is; the message says why."""
-
-
 def of_tests(session: Session, settings: Settings, keys: Collection[str]) -> Patches:
     """Return the patches that give these tests the tolerances that their last gauges advise."""
-    slacks = gauges.slacks(session)
+    specs = test_list.specs(session, keys)
     advised = {
-        key: slacks[key].slack
-        for key in dict.fromkeys(keys)
-        if key in slacks and any(one.advice for one in slacks[key].slack)
+        key: gauged.slack
+        for key, gauged in gauges.slacks(session, keys).items()
+        if any(one.advice for one in gauged.slack)
     }
-    reasons = {key: "no gauge advises a tolerance" for key in keys if key not in advised}
-    of_suite = defaultdict[str, list[str]](list)
-    for key, (name, _) in entry_names.newest(session, advised).items():
-        of_suite[name].append(key)
-    nowhere = "no stored suite has it: `gonogo suites push FILE` stores one"
-    reasons |= dict.fromkeys(advised, nowhere)
-    patches = []
-    for name in sorted(of_suite):
-        suite = store.get(session, name)
-        if suite is not None and suite.archived_at is None:
-            chosen = {key: advised[key] for key in of_suite[name]}
-            patch = _patch(suite, settings, chosen, reasons)
-            patches += [patch] if patch.tests else []
-    return Patches(patches, [LeftOut(key, reason) for key, reason in reasons.items()])
+    suite_of = entry_names.newest(session, advised)
+    of_suite = defaultdict[str, dict[str, Sequence[Slack]]](dict)
+    patches, left_out = [], []
+    for key in dict.fromkeys(keys):
+        if key in suite_of:
+            of_suite[suite_of[key][0]][key] = advised[key]
+        else:
+            left_out.append(LeftOut(key, _why_none(specs.get(key), key in advised)))
+    for number, (name, chosen) in enumerate(sorted(of_suite.items())):
+        try:
+            if number >= MAX_SUITES:
+                raise NotEditable(f"the tests are of more than {MAX_SUITES} suites: select fewer")
+            patch, refused = _patch(session, name, settings, chosen)
+            patches += patch
+            left_out += refused
+        except NotEditable as problem:
+            left_out += [LeftOut(key, f"suite {name}: {problem}") for key in chosen]
+    return Patches(patches, left_out)
+
+
+def _why_none(test: Mapping[str, Any] | None, is_advised: bool) -> str:
+    if test is None:
+        return "no test has this key"
+    if not test.get("tolerance"):
+        return "it declares no tolerance"
+    return "no suite has run it lately" if is_advised else "no gauge advises a tolerance"
 
 
 def _patch(
-    suite: SuiteRow,
-    settings: Settings,
-    advised: Mapping[str, Sequence[Slack]],
-    reasons: dict[str, str],
-) -> SuitePatch:
-    """Return the patch of a suite; `reasons` are those of tests that no patch changes."""
-    file = suite.content.get("file")
-    note = "the server has only its content: `gonogo suites push FILE` stores its text"
-    if file is not None:
-        try:
-            return _of_text(suite, file["path"], file["text"], settings, advised, reasons)
-        except NotEditable as problem:
-            note = f"{file['path']} can't be changed here: {problem}"
-    content = {name: value for name, value in suite.content.items() if name != "file"}
-    text = suite_text.written(content)
-    return _of_text(suite, f"{suite.name}.yaml", text, settings, advised, reasons, note)
+    session: Session, name: str, settings: Settings, advised: Advised
+) -> tuple[list[SuitePatch], list[LeftOut]]:
+    """Return the patch of a suite, if it changes any of these tests, and those that it doesn't.
 
-
-def _of_text(
-    suite: SuiteRow,
-    path: str,
-    text: str,
-    settings: Settings,
-    advised: Mapping[str, Sequence[Slack]],
-    reasons: dict[str, str],
-    note: str = "",
-) -> SuitePatch:
+    Raises NotEditable.
+    """
+    suite = store.get(session, name)
+    if suite is None or suite.archived_at is not None:
+        state = "isn't stored" if suite is None else "is archived"
+        raise NotEditable(f"it ran the test last, and {state}: `gonogo suites push` stores it")
+    if suite.file is None:
+        push = "`gonogo suites push` stores that of a YAML or JSON file"
+        raise NotEditable(f"the server has no text of its file: {push}")
+    file = SuiteFile.parse(suite.file)
     entries = defaultdict[int, dict[str, TestSpec]](dict)
-    for template, body in submission.checked_tests(suite_text.read(text), settings)[0]:
+    for template, body in submission.checked_tests(suite.content, settings)[0]:
         if isinstance(body.test, TestSpec):
             entries[int(template.place.rpartition(".")[2])][body.test.key] = body.test
-    changed: dict[int, dict[str, Any]] = {}
-    keys: list[str] = []
+    gone = advised.keys() - {key for tests in entries.values() for key in tests}
+    left_out = [LeftOut(key, f"suite {name} ran it last, and no longer has it") for key in gone]
+    changed: dict[int, TestSpec] = {}
     for number, tests in entries.items():
-        chosen = tests.keys() & advised.keys()
-        if not chosen:
-            continue
-        try:
-            changed[number] = _of_entry(tests, advised)
-            keys += chosen
-        except _Refused as problem:
-            reasons |= dict.fromkeys(chosen, str(problem))
-    after = suite_text.with_tolerances(text, changed)
-    for key in keys:
-        reasons.pop(key, None)
-    names = f"a/{path}", f"b/{path}"
-    diff = unified_diff(text.splitlines(True), after.splitlines(True), *names)
-    return SuitePatch(suite.name, suite.version, path, sorted(keys), note, "".join(diff))
+        if chosen := tests.keys() & advised.keys():
+            try:
+                changed[number] = _changed(tests, advised)
+            except NotEditable as problem:
+                reason = f"suite {name}, entries.{number}: {problem}"
+                left_out += [LeftOut(key, reason) for key in chosen]
+    if not changed:
+        return [], left_out
+    new = {number: test.canonical()["tolerance"] for number, test in changed.items()}
+    diff = "".join(_diff(file, suite_text.with_tolerances(file, suite.content, new)))
+    keys, wider = set[str](), set[str]()
+    for number, test in changed.items():
+        keys |= entries[number].keys()
+        wider |= {key for key, old in entries[number].items() if _is_wider(old, test)}
+    about = suite.version, file.path, sorted(keys), sorted(wider)
+    return [SuitePatch(name, *about, diff)], left_out
 
 
-def _of_entry(
-    tests: Mapping[str, TestSpec], advised: Mapping[str, Sequence[Slack]]
-) -> dict[str, Any]:
-    """Return the tolerance of an entry, whose matrix may make several tests.
+def _diff(file: SuiteFile, after: str) -> Iterator[str]:
+    """Yield the lines of a unified diff; a line ends at a line feed only, as git has it."""
+    texts = StringIO(file.text).readlines(), StringIO(after).readlines()
+    for line in unified_diff(*texts, f"a/{file.path}", f"b/{file.path}"):
+        yield line if line.endswith("\n") else f"{line}\n{_NO_END}\n"
 
-    It passes all that one of their advised tolerances passes. Raises _Refused.
+
+def _changed(tests: Mapping[str, TestSpec], advised: Advised) -> TestSpec:
+    """Return a test with the new tolerance of its entry, whose matrix may make several tests.
+
+    The tolerance passes all that one of their advised tolerances passes. Raises NotEditable.
     """
     if missing := len(tests.keys() - advised.keys()):
-        shared = f"its entry makes {len(tests)} tests, which share a tolerance"
-        raise _Refused(f"{shared}; without advice, or not selected: {missing}")
-    test = next(iter(tests.values()))
-    loosest = _loosest([_advised(one, advised[key]) for key, one in tests.items()])
-    new = test.replace(tolerance=loosest).canonical().get("tolerance")
-    if not new:
-        raise _Refused("its entry makes tests whose advised tolerances have nothing in common")
-    if all(one.replace(tolerance=loosest) == one for one in tests.values()):
-        raise _Refused("it has the advised tolerance")
-    return dict(new)
-
-
-def _advised(test: TestSpec, slacks: Sequence[Slack]) -> Tolerance:
-    """Return the advised tolerance of each output, and the declared one where none is advised."""
-    declared = {name: test.tolerance_for(name) for name in test.outputs}
-    tolerance = {name: one.to_json() for name, one in declared.items() if one is not None}
-    return tolerance | {one.output: one.advice for one in slacks if one.advice}
-
-
-def _loosest(tolerances: Sequence[Tolerance]) -> dict[str, dict[str, float]]:
-    """Return the tolerance that passes all that one of these passes."""
-
-    def common(all_of: Iterable[Mapping[str, Any]]) -> list[str]:
-        first, *others = all_of
-        return [name for name in first if all(name in other for other in others)]
-
-    return {
+        shared = f"it makes {len(tests)} tests, which share a tolerance"
+        raise NotEditable(f"{shared}; without advice, or not selected: {missing}")
+    tolerances = [_advised_tolerance(test, advised[key]) for key, test in tests.items()]
+    first = tolerances[0]
+    if any(_comparators(one) != _comparators(first) for one in tolerances):
+        raise NotEditable("it makes tests whose advised tolerances have different comparators")
+    loosest = {
         output: {
             name: (min if name == "pcc" else max)(one[output][name] for one in tolerances)
-            for name in common(one[output] for one in tolerances)
+            for name in limits
         }
-        for output in common(tolerances)
+        for output, limits in first.items()
     }
+    if all(test.replace(tolerance=loosest) == test for test in tests.values()):
+        raise NotEditable("it has the advised tolerance")
+    return next(iter(tests.values())).replace(tolerance=loosest)
+
+
+def _is_wider(test: TestSpec, changed: TestSpec) -> bool:
+    """Return whether a comparator allows more than before."""
+    old = {output: one.to_json() for output, one in declared_of(test).items()}
+    return any(
+        limit < old[output][name] if name == "pcc" else limit > old[output][name]
+        for output, one in declared_of(changed).items()
+        for name, limit in one.to_json().items()
+        if name in old.get(output, ())
+    )
+
+
+def _comparators(tolerance: Tolerances) -> dict[str, set[str]]:
+    return {output: set(limits) for output, limits in tolerance.items()}
+
+
+def _advised_tolerance(test: TestSpec, slacks: Sequence[Slack]) -> Tolerances:
+    """Return the advised tolerance of each output, and the declared one where none is advised."""
+    declared = {name: one.to_json() for name, one in declared_of(test).items()}
+    return declared | {one.output: one.advice for one in slacks if one.advice}

@@ -5,7 +5,6 @@ A gauge has measured it, or else the seeds of the test's newest job say what rou
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -15,11 +14,11 @@ from typing import Any, Literal, NamedTuple
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
-from gonogo.gauge import slack as slacks
 from gonogo.gauge.summary import Slack
+from gonogo.gauge.windows import finite
 from gonogo.spec import tolerances
+from gonogo.spec.selections import KERNEL
 from gonogo.spec.verdicts import Explanation
-from gonogo_service.gauges import store as gauges
 from gonogo_service.gauges.store import GaugedSlack
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.each import among
@@ -37,6 +36,8 @@ MAX_TESTS = 5000
 WEEKS = 8
 _AT_ONCE = 500
 _ALLCLOSE = {"rtol", "atol"}
+Gauged = Mapping[str, GaugedSlack]
+"""Key of a test -> its slack by its last gauge (gauges.store.slacks)."""
 
 
 class ToleranceLine(Answer, frozen=True, use_attribute_docstrings=True):
@@ -48,6 +49,10 @@ class ToleranceLine(Answer, frozen=True, use_attribute_docstrings=True):
     source: Literal["gauge", "seeds", "nothing"]
     """Where it is known from: the last gauge, the seeds of the newest job, or nothing"""
     gauge: str | None
+    branch: str | None
+    """The branch of that gauge"""
+    board: str | None
+    """Its board"""
     job: str | None
     """The newest job with results"""
     slack: float | None
@@ -76,6 +81,7 @@ class Memory(recent_days.Memory[frozenset[str]]):
 
 def page(
     session: Session,
+    gauged: Gauged,
     *,
     since: datetime,
     limit: int = 50,
@@ -86,19 +92,22 @@ def page(
 ) -> Page[ToleranceLine]:
     """Return the tests that were submitted since then, the largest slack first. Raises BadCursor.
 
-    Tests of which nothing is known come last. suite: only tests of the newest run of that name.
+    Tests of which nothing is known come last; tests of programs, which no gauge takes, are left
+    out. suite: only tests of the newest run of that name.
     """
     conditions = test_list.matching(TestFilter(kernel, search, since=since))
     if suite is not None:
         conditions.append(TestSpecRow.key.in_(_of_suite(suite)))
-    ranked = _ranked(session, conditions)
+    ranked = _ranked(session, gauged, conditions)
     start = 0
     if cursor is not None:
-        place = next((n for n, one in enumerate(ranked) if one.test.key == cursor), None)
+        place = next((n for n, one in enumerate(ranked) if one.key == cursor), None)
         if place is None:
             raise BadCursor(cursor)
         start = place + 1
-    lines = [_line(*one) for one in ranked[start : start + limit + 1]]
+    shown = ranked[start : start + limit + 1]
+    tests = test_list.specs(session, [one.key for one in shown])
+    lines = [_line(one, tests[one.key], gauged.get(one.key)) for one in shown]
     return Page.cut(lines, limit, lambda line: line.key)
 
 
@@ -109,44 +118,34 @@ def _of_suite(name: str) -> Any:
 
 
 class _Ranked(NamedTuple):
-    """A test with its outputs, the largest slack first."""
+    """A test with its newest job with results and its outputs, the largest slack first."""
 
-    test: Any
-    gauged: GaugedSlack | None
+    key: str
+    job: str | None
     outputs: list[Slack]
 
+    @property
+    def factor(self) -> float | None:
+        return self.outputs[0].factor if self.outputs else None
 
-def _ranked(session: Session, conditions: Sequence[ColumnElement[bool]]) -> list[_Ranked]:
+
+def _ranked(
+    session: Session, gauged: Gauged, conditions: Sequence[ColumnElement[bool]]
+) -> list[_Ranked]:
     """Return the tests that meet the conditions in the order of the list."""
     table = TestSpecRow
     newest = select(JobRow.id).where(JobRow.test_key == table.key, ENDED)
     job = newest.order_by(JobRow.id.desc()).limit(1).correlate(table).scalar_subquery()
-    query = select(table.key, table.kernel, table.test, job.label("job")).where(*conditions)
+    query = select(table.key, job, table.test["tolerance"])
+    query = query.where(table.kernel != KERNEL, *conditions)
     tests = session.execute(query.order_by(table.created_at.desc()).limit(MAX_TESTS)).all()
-    gauged = gauges.slacks(session)
-    jobs = [
-        test.job
-        for test in tests
-        if test.job and test.key not in gauged and _only_allclose(test.test.get("tolerance", {}))
-    ]
-    explained = _explained(session, jobs)
+    explained = _explained(session, [job for key, job, _ in tests if job and key not in gauged])
     ranked = [
-        _Ranked(test, slack, _outputs(slack, explained.get(test.job, {})))
-        for test in tests
-        for slack in (gauged.get(test.key),)
+        _Ranked(key, job, _outputs(gauged.get(key), tolerance or {}, explained.get(job, {})))
+        for key, job, tolerance in tests
     ]
-    ranked.sort(key=lambda one: (-_factor(one.outputs[0]) if one.outputs else 1.0, one.test.key))
+    ranked.sort(key=lambda one: (-(one.factor or 0.0) if one.outputs else 1.0, one.key))
     return ranked
-
-
-def _factor(slack: Slack) -> float:
-    return slack.factor or 0.0
-
-
-def _only_allclose(tolerance: Mapping[str, Any]) -> bool:
-    """Return whether the stored sums have the errors of all declared comparators."""
-    by_output = [one for one in tolerance.values() if isinstance(one, Mapping)]
-    return bool(tolerance) and all(one.keys() <= _ALLCLOSE for one in by_output or [tolerance])
 
 
 def _explained(session: Session, jobs: Sequence[str]) -> dict[str, dict[str, float]]:
@@ -163,69 +162,66 @@ def _explained(session: Session, jobs: Sequence[str]) -> dict[str, dict[str, flo
     return ratios
 
 
-def _outputs(gauged: GaugedSlack | None, explained: Mapping[str, float]) -> list[Slack]:
-    """Return the outputs by a gauge, or else by what rounding explained, the loosest first."""
+def _outputs(
+    gauged: GaugedSlack | None, tolerance: Mapping[str, Any], explained: Mapping[str, float]
+) -> list[Slack]:
+    """Return the outputs by a gauge, or else by what rounding explained, the loosest first.
+
+    Seeds have the errors of allclose only, so outputs with other comparators are left out.
+    """
     if gauged is not None:
         outputs = [one for one in gauged.slack if one.factor is not None]
     else:
         nothing: dict[str, Any] = {"advised": None, "advice": {}, "passing": None, "mutant": None}
-        outputs = [Slack(name, "allclose", need, **nothing) for name, need in explained.items()]
-    return sorted(outputs, key=_factor, reverse=True)
+        outputs = [
+            Slack(name, "allclose", need, **nothing)
+            for name, need in explained.items()
+            if (declared := tolerances.for_output(tolerance, name))
+            and declared.to_json().keys() <= _ALLCLOSE
+        ]
+    return sorted(outputs, key=lambda one: one.factor or 0.0, reverse=True)
 
 
-def _line(test: Any, gauged: GaugedSlack | None, outputs: list[Slack]) -> ToleranceLine:
-    largest = outputs[0].factor if outputs else None
+def _line(one: _Ranked, test: dict[str, Any], gauged: GaugedSlack | None) -> ToleranceLine:
     return ToleranceLine(
-        key=test.key,
-        kernel=test.kernel,
-        test=test.test,
-        source="nothing" if not outputs else "seeds" if gauged is None else "gauge",
+        key=one.key,
+        kernel=test["kernel"],
+        test=test,
+        source="nothing" if not one.outputs else "seeds" if gauged is None else "gauge",
         gauge=gauged and gauged.gauge,
-        job=test.job,
-        slack=largest if largest is not None and math.isfinite(largest) else None,
-        outputs=outputs,
+        branch=gauged and gauged.branch,
+        board=gauged and gauged.board,
+        job=one.job,
+        slack=finite(one.factor),
+        outputs=one.outputs,
         passing_mutants=gauged and gauged.passing,
         mutants=gauged and gauged.mutants,
     )
 
 
-def allowing(test: Mapping[str, Any], slack: Slack, error: float | None) -> dict[str, float]:
-    """Return the tolerance that allows this share of the declared error; {} for None."""
-    declared = tolerances.for_output(test.get("tolerance", {}), slack.output)
-    if declared is None or error is None:
-        return {}
-    return slacks.at(slack.comparator, declared, error)
-
-
-def detection_limits(
-    session: Session, lines: Iterable[Mapping[str, Any]]
-) -> dict[str, tuple[str, ...]]:
+def detection_limits(session: Session, lines: Iterable[ToleranceLine]) -> dict[str, list[str]]:
     """Return test -> the faults that the first seed of its newest job could not have shown.
 
-    lines: ToleranceLines; those of which a gauge says more are left out.
+    Lines of which a gauge says more are left out.
     """
     table = ResultRow
-    by_job = {line["job"]: line for line in lines if line["source"] == "seeds"}
+    by_job = {line.job: line for line in lines if line.source == "seeds"}
     first = among(session, table.job_id, list(by_job)), table.arrival == 1
     query = select(table.job_id, table.output, table.notes).where(*first)
     return {
-        by_job[job]["key"]: tuple(notes["detection_limits"])
+        by_job[job].key: notes["detection_limits"]
         for job, output, notes in session.execute(query)
-        if notes and notes.get("detection_limits") and output == by_job[job]["outputs"][0].output
+        if notes and notes.get("detection_limits") and output == by_job[job].outputs[0].output
     }
 
 
-def weeks(session: Session, memory: Memory, now: datetime) -> list[Week]:
+def weeks(session: Session, gauged: Gauged, memory: Memory, now: datetime) -> list[Week]:
     """Return the median slack of the last WEEKS, which end today; it updates `memory`."""
-    factors = {
-        key: max((one.factor for one in gauged.slack if one.factor is not None), default=None)
-        for key, gauged in gauges.slacks(session).items()
-    }
 
     def ran(first: date) -> dict[date, frozenset[str]]:
         table, keys_of = DailyRow, dict[date, set[str]]()
         query = select(table.day, table.test_key).distinct()
-        for batch in batched(sorted(factors), _AT_ONCE):  # by an index that has these columns
+        for batch in batched(sorted(gauged), _AT_ONCE):  # by an index that has these columns
             of_tests = among(session, table.test_key, batch), table.output == WHOLE
             for day, key in session.execute(query.where(*of_tests, table.day >= first)):
                 keys_of.setdefault(day, set()).add(key)
@@ -236,8 +232,8 @@ def weeks(session: Session, memory: Memory, now: datetime) -> list[Week]:
     for start in range(0, len(days), 7):
         of_week = days[start : start + 7]
         keys = frozenset[str]().union(*(keys for _, keys in of_week))
-        known = [factor for key in keys if (factor := factors.get(key)) is not None]
-        middle = median(known) if known else None
-        finite = middle if middle is not None and math.isfinite(middle) else None
-        medians.append(Week(of_week[0][0], of_week[-1][0], len(known), finite))
+        slacks = [gauged[key].factor for key in keys & gauged.keys()]
+        known = [factor for factor in slacks if factor is not None]
+        middle = finite(median(known)) if known else None
+        medians.append(Week(of_week[0][0], of_week[-1][0], len(known), middle))
     return medians

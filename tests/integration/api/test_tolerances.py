@@ -1,20 +1,24 @@
-"""The slack of tests' tolerances: listed by the API and the page, and tightened by a patch."""
+"""The slack of tests' tolerances: listed by the API and the page, and changed by a patch."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from sqlalchemy import select
 
 import nightly_history
 import suite_runs
-from api import Api, in_process
+from api import Api, in_process, refusal
 from gauge_results import EDGE, UNSEEN, played
-from gonogo_service.suites import submission
+from gonogo_service.gauges.model import GaugeRow
+from gonogo_service.suites.submission import described
 
 LOOSE: dict[str, Any] = {
     "kernel": "layernorm_bw",
@@ -22,6 +26,11 @@ LOOSE: dict[str, Any] = {
     "tolerance": {"dx": {"rtol": 0.001, "atol": 0.5}},
 }
 OTHER = {**LOOSE, "shape": [16, 64]}
+SELECTION: dict[str, Any] = {
+    "test": {"selection": {"suite": "nightly"}},
+    "target": {"executor": "pytest"},
+    "build": "main",
+}
 FILE = """\
 name: nightly   # every night
 builds: [correct]
@@ -104,13 +113,15 @@ def test_a_list_goes_on_in_its_order_and_has_filters_and_csv(api: Api) -> None:
     assert api.get("/tolerances?kernel=softmax")["items"] == []
     assert api.get("/tolerances?suite=nightly")["items"] == []
     text = api.client.get("/api/v1/tolerances?format=csv").text
-    assert text.startswith("key,kernel,test,source,gauge,job,slack,outputs,")
+    assert text.startswith("key,kernel,test,source,gauge,branch,board,job,slack,outputs,")
 
 
-def stored(api: Api, content: dict[str, Any]) -> dict[str, str]:
-    """Store a suite and run it; return its tests' keys by name."""
-    answer = api.client.post("/api/v1/suites", json=content)
+def stored(api: Api, content: dict[str, Any], text: str = "", path: str = "a.yaml") -> Any:
+    """Store a suite with its file, if any, and run it; return its tests' keys by name."""
+    file = {"file": {"path": path, "text": text}} if text else {}
+    answer = api.client.post("/api/v1/suites", json=content | file)
     assert answer.status_code in (200, 201), answer.text
+    assert "file" not in answer.json()["content"]
     assert api.client.post("/api/v1/runs", json={"suite": content["name"]}).status_code == 202
     with api.context.session() as session:
         suite_runs.end_all(session)
@@ -123,72 +134,174 @@ def patched(api: Api, *keys: str) -> dict[str, Any]:
     return dict(answer.json())
 
 
+def reasons(answer: dict[str, Any]) -> dict[str, str]:
+    return {left["test"]: left["reason"] for left in answer["left_out"]}
+
+
 def tolerances_in(api: Api, text: str) -> dict[str, Any]:
     """The canonical tolerance of each test of a suite's file, by name."""
-    tests = submission.described(yaml.safe_load(text), api.settings)
-    return {test.name: test.test.get("tolerance") for test in tests}
+    content = json.loads(text) if text.startswith("{") else yaml.safe_load(text)
+    return {test.name: test.test.get("tolerance") for test in described(content, api.settings)}
 
 
-def test_a_patch_tightens_the_pushed_file_and_keeps_all_else(api: Api, tmp_path: Path) -> None:
-    file = tmp_path / "ci" / "nightly.yaml"
-    file.parent.mkdir()
-    file.write_text(FILE)
-    content = yaml.safe_load(FILE) | {"file": {"path": "ci/nightly.yaml", "text": FILE}}
-    keys = stored(api, content)
+TINY = yaml.safe_load(FILE.replace("rtol: 0.1}", "rtol: 1.0e-05}"))
+TEXTS = {
+    "comments": ("ci/nightly.yaml", FILE),
+    "no end of its last line": ("nightly.yml", FILE.rstrip("\n") + "  # a\u2028# b"),
+    "CRLF": ("nightly.yaml", FILE.replace("\n", "\r\n")),
+    "JSON": ("ci/nightly.json", json.dumps(TINY, indent="\t")),
+    "one line of JSON": ("nightly.json", json.dumps(TINY)),
+}
+
+
+@pytest.mark.parametrize(("path", "text"), TEXTS.values(), ids=TEXTS)
+def test_a_patch_changes_the_pushed_file_and_keeps_all_else(
+    api: Api, tmp_path: Path, path: str, text: str
+) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(exist_ok=True)
+    content = json.loads(text) if path.endswith("json") else yaml.safe_load(text)
+    two = content["entries"][2]["test"]["tolerance"]
+    keys = stored(api, content, text, path)
     for rows, width in ((8, 64), (16, 64)):
         gauge(api, {**LOOSE, "shape": [rows, width]})
     for rows, edge in ((8, 2 * EDGE), (16, EDGE)):
-        gauge(api, {**LOOSE, "shape": [rows, 128], "tolerance": {"rtol": 0.1}}, edge=edge)
-    answer = patched(api, *keys.values(), "nobody")
-    (patch,) = answer["suites"]
-    assert (patch["suite"], patch["path"], patch["note"]) == ("nightly", "ci/nightly.yaml", "")
+        gauge(api, {**LOOSE, "shape": [rows, 128], "tolerance": two}, edge=edge)
+    (patch,) = (answer := patched(api, *keys.values()))["suites"]
+    assert (patch["suite"], patch["path"], answer["left_out"]) == ("nightly", path, [])
     assert patch["tests"] == sorted(keys.values())
-    assert answer["left_out"] == [{"test": "nobody", "reason": "no gauge advises a tolerance"}]
     advice = {line["key"]: line["outputs"][0]["advice"] for line in api.get("/tolerances")["items"]}
-    before = tolerances_in(api, FILE)
+    before = tolerances_in(api, text)
     for command in (["git", "apply", "-"], ["patch", "-p1"]):
-        file.write_text(FILE)
-        subprocess.run(command, cwd=tmp_path, input=patch["diff"], text=True, check=True)
-        after = tolerances_in(api, file.read_text())
+        file.write_bytes(text.encode())
+        subprocess.run(command, cwd=tmp_path, input=patch["diff"].encode(), check=True)
+        after = tolerances_in(api, file.read_bytes().decode())
         assert after.keys() == before.keys()
         loosest = {"two 16x128": "two 8x128"}  # of a matrix
         for name, tolerance in after.items():
             assert tolerance["dx"] == advice[keys[loosest.get(name, name)]], name
-        lines = file.read_text().splitlines()
-        assert "  # the small one was red on 3 May" in lines
-        assert "      shape: [8, 64]   # tiles of 32" in lines
-        assert lines[:5] == FILE.splitlines()[:5]
+        lines, old = file.read_bytes().split(b"\n"), text.encode().split(b"\n")
+        count = 0 if path.endswith("json") else 10
+        assert (lines[:count], not count or lines[-1]) == (old[:count], not count or old[-1])
 
 
-def test_a_patch_of_a_suite_whose_file_is_unknown_says_so(api: Api) -> None:
+def test_what_no_patch_changes_has_its_reason(api: Api) -> None:
     keys = stored(api, yaml.safe_load(FILE))
-    gauge(api, LOOSE)
-    gauge(api, {**LOOSE, "shape": [8, 128], "tolerance": {"rtol": 0.1}})
-    (patch,) = (answer := patched(api, keys["small"], keys["two 8x128"]))["suites"]
-    assert (patch["path"], patch["tests"]) == ("nightly.yaml", [keys["small"]])
-    assert "gonogo suites push" in patch["note"]
-    (left,) = answer["left_out"]
-    assert left["test"] == keys["two 8x128"]
-    assert left["reason"].startswith("its entry makes 2 tests, which share a tolerance")
+    bare = {"kernel": "layernorm_bw", "shape": [8, 64]}
+    alone = {**LOOSE, "shape": [24, 64]}
+    undeclared, lonely = ran(api, bare), ran(api, alone)
+    for test in (LOOSE, bare, alone, {**LOOSE, "shape": [8, 128], "tolerance": {"rtol": 0.1}}):
+        gauge(api, test)
+    small, two = keys["small"], keys["two 8x128"]
+    answer = patched(api, small, keys["wide"], undeclared, lonely, "nobody")
+    assert answer["suites"] == []
+    assert reasons(answer) == {
+        small: "suite nightly: the server has no text of its file: `gonogo suites push` stores"
+        " that of a YAML or JSON file",
+        keys["wide"]: "no gauge advises a tolerance",
+        undeclared: "it declares no tolerance",
+        lonely: "no suite has run it lately",
+        "nobody": "no test has this key",
+    }
     alias = FILE.replace("[16, 64]", "*shape").replace("[8, 64]", "&shape [8, 64]")
-    stored(api, yaml.safe_load(alias) | {"file": {"path": "a.yaml", "text": alias}})
-    assert "aliases" in patched(api, keys["small"])["suites"][0]["note"]
+    stored(api, yaml.safe_load(alias), alias)
+    assert "aliases" in reasons(patched(api, small))[small]
+    stored(api, yaml.safe_load(FILE), FILE)
+    answer = patched(api, small, two)
+    assert answer["suites"][0]["tests"] == [small]
+    assert reasons(answer)[two].startswith("suite nightly, entries.2: it makes 2 tests, which")
+    assert api.client.delete("/api/v1/suites/nightly").status_code in (200, 204)
+    assert "is archived" in reasons(patched(api, small))[small]
+    inline = yaml.safe_load(FILE) | {"name": "inline"}
+    assert api.client.post("/api/v1/runs", json={"suite": inline}).status_code == 202
+    with api.context.session() as session:
+        suite_runs.end_all(session)
+    assert "isn't stored" in reasons(patched(api, small))[small]
+
+
+def test_a_test_of_two_entries_is_told_where_it_stays(api: Api) -> None:
+    text = FILE.replace("[[8, 128], [16, 128]]", "[[8, 128], [16, 128]]}\n  - {name: twin, test: {")
+    text = text.replace("test: {}", "test: {shape: [8, 128], tolerance: {rtol: 0.1}}}")
+    keys = stored(api, yaml.safe_load(text), text)
+    gauge(api, {**LOOSE, "shape": [8, 128], "tolerance": {"rtol": 0.1}})
+    answer = patched(api, keys["twin"])
+    assert answer["suites"][0]["tests"] == [keys["twin"]]
+    assert "entries.2" in reasons(answer)[keys["twin"]]
+
+
+def test_a_matrix_whose_advices_have_other_comparators_keeps_its_tolerance(api: Api) -> None:
+    keys = stored(api, yaml.safe_load(FILE), FILE)
+    for rows in (8, 16):
+        gauge(api, {**LOOSE, "shape": [rows, 128], "tolerance": {"rtol": 0.1}})
+    with api.context.session() as session:
+        row = session.scalars(select(GaugeRow).order_by(GaugeRow.id.desc()).limit(1)).one()
+        (dx,) = row.slack or ()
+        row.slack = [replace(dx, advice={"pcc": 0.99})]
+    answer = patched(api, keys["two 8x128"], keys["two 16x128"])
+    assert answer["suites"] == []
+    assert "different comparators" in reasons(answer)[keys["two 8x128"]]
+
+
+def test_an_advice_that_widens_a_tolerance_is_marked(api: Api) -> None:
+    text = FILE.replace("rtol: 1.0e-3, atol: 0.5", "rtol: 1.0e-3, atol: 1.0e-3")
+    keys = stored(api, yaml.safe_load(text), text)
+    gauge(api, {**LOOSE, "tolerance": {"dx": {"rtol": 0.001, "atol": 0.001}}})
+    gauge(api, OTHER)
+    (patch,) = patched(api, keys["small"], keys["wide"])["suites"]
+    assert (len(patch["tests"]), patch["wider"]) == (2, [keys["small"]])
+    page = api.client.get(f"/tolerances/patch?test={keys['small']}").text
+    assert "so they get wider" in page
+
+
+BAD_FILES = {
+    "another suite": ("a.yaml", FILE.replace("0.1", "0.2"), "file.text"),
+    "no suite": ("a.yaml", "[1]", "file.text"),
+    "no date": ("a.yaml", "a: 2024-13-45", "file.text"),
+    "no number": ("a.yaml", "a: !!int 'abc'", "file.text"),
+    "a long number": ("a.yaml", "a: " + "9" * 5000, "file.text"),
+    "deep": ("a.yaml", "[" * 100_000, "file.text"),
+    "deep JSON": ("a.json", "[" * 100_000, "file.text"),
+    "another form": ("a.json", FILE, "file.text"),
+    "a null": ("a.yaml", FILE.replace("{rtol: 0.1}", "null"), "file.text"),
+    "the whole path": ("/etc/a.yaml", FILE, "file.path"),
+    "a folder above": ("ci/../../a.yaml", FILE, "file.path"),
+    "TOML": ("a.toml", FILE, "file.path"),
+}
+
+
+@pytest.mark.parametrize(("path", "text", "field"), BAD_FILES.values(), ids=BAD_FILES)
+def test_a_file_of_another_suite_is_refused(api: Api, path: str, text: str, field: str) -> None:
+    body = yaml.safe_load(FILE) | {"file": {"path": path, "text": text}}
+    assert refusal(api.client.post("/api/v1/suites", json=body)) == (422, field)
+
+
+def test_a_file_has_no_version_of_its_own_and_a_run_takes_none(api: Api) -> None:
+    for text in (FILE, FILE.replace("tiles of 32", "small tiles")):
+        keys = stored(api, yaml.safe_load(FILE), text)
+    assert api.get("/suites/nightly")["version"] == 1
+    gauge(api, LOOSE)
+    assert "# small tiles" in patched(api, keys["small"])["suites"][0]["diff"]
+    body = yaml.safe_load(FILE) | {"file": {"path": "a.yaml", "text": FILE}}
+    assert refusal(api.client.post("/api/v1/runs", json={"suite": body})) == (422, "suite.file")
 
 
 def test_the_page_has_the_list_and_its_form_makes_the_patch(api: Api) -> None:
-    keys = stored(api, yaml.safe_load(FILE))
+    keys = stored(api, yaml.safe_load(FILE), FILE)
     gauge(api, LOOSE, "drop-s1")
+    api.client.post("/api/v1/builds", json={"name": "main", "executor": "pytest"})
+    api.submit(**SELECTION)  # a test of a program, which no gauge takes
     page = api.client.get("/tolerances").text
     assert 'href="/tolerances"' in api.client.get("/").text, "the navigation leads to it"
     assert "50× loose" in page
-    assert ">1 of 17</a>" in page
+    assert ">1 of 17</a><small>on <bdi>emulator</bdi>, n150</small>" in page
     assert "Not gauged" in page
     assert f'name="test" value="{keys["small"]}"' in page
     assert page.count('name="test"') == 1, "only a test with advice can be selected"
     lines = api.client.get("/tolerances.json").json()
     assert lines["items"] == api.get("/tolerances")["items"]
+    assert {line["kernel"] for line in lines["items"]} == {"layernorm_bw"}
     assert lines["weeks"][-1]["median"] == pytest.approx(0.5 / EDGE)
     patch = api.client.get(f"/tolerances/patch?test={keys['small']}&test={keys['wide']}")
-    assert "atol: 0.011" in patch.text
+    assert "atol: 0.011" in patch.text, "the diff"
     assert "no gauge advises a tolerance" in patch.text
     assert "No test is selected" in api.client.get("/tolerances/patch").text

@@ -305,6 +305,7 @@ def test_how_far_beyond_a_tolerance_is_said_by_its_strictest_comparator(
     needed = {"0": 0.2, "0.001": 0.2}
     numbers = {"needed_atol": needed, "rel_frobenius": 0.002, "pcc_deficit": 4e-4, "ulp_max": 32.0}
     assert beyond(tolerance, numbers) == (None if times is None else pytest.approx(times))
+    assert beyond({"ulp": 0}, {"ulp_max": 0.0}) == 1, "0 is allowed and met"
 
 
 @pytest.mark.parametrize("predicted", [0.004, None])

@@ -12,11 +12,9 @@ from gonogo.cli.kit.body_options import JSON, pairs
 from gonogo.cli.kit.client import Client
 from gonogo.cli.kit.fail_on import FailOn, fail_on_option
 from gonogo_service.cli import suites as files
-from gonogo_service.suites.noun import MAX_TEXT, SUITES
+from gonogo_service.suites.noun import FORMS, MAX_TEXT, OF_A_RUN, SUITES
 
 FAIL_ON = fail_on_option("Only with --watch.")
-OF_A_RUN = ("labels", "commit")
-"""Fields of a suite file that only a run has."""
 
 
 def _show(client: Client, suite: dict[str, Any], *, as_json: bool) -> None:
@@ -46,10 +44,14 @@ def push(
     stored = []
     with Client() as client:
         for file in files_:
-            content = files.read(file)
+            content, text = files.read_with_text(file)
             files.require_suite(content, file)
             suite = {name: value for name, value in content.items() if name not in OF_A_RUN}
-            if len(text := file.read_text()) <= MAX_TEXT:
+            if len(text) > MAX_TEXT:
+                size = f"more than {MAX_TEXT:,} characters"
+                text = f"{file} has {size}: no patch can be made of it"
+                show.say(show.console(stderr=True), text)
+            elif file.suffix in FORMS:
                 suite["file"] = {"path": _path(file), "text": text}
             with files.problems_in(file):
                 stored.append(client.call("POST", SUITES.address, body=suite))

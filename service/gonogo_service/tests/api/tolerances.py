@@ -1,4 +1,4 @@
-"""The slack of tests' tolerances over HTTP, and the patches of suites that tighten them."""
+"""The slack of tests' tolerances over HTTP, and the patches that make them the advised ones."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.cli.kit.noun import Noun
+from gonogo_service.gauges import store as gauges
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.resource import Resource
@@ -42,9 +43,9 @@ class _Tolerances(Resource[Any]):
     def page(
         self, session: Session, *, limit: int = 50, cursor: str | None = None, **filters: Any
     ) -> Page[ToleranceLine]:
-        """Return a page of the tests of the last 30 days, the largest slack first."""
-        since = utcnow() - WINDOW
-        return tolerances.page(session, since=since, limit=limit, cursor=cursor, **filters)
+        """Return a page of the newest tests of the last 30 days, the largest slack first."""
+        gauged, since = gauges.slacks(session), utcnow() - WINDOW
+        return tolerances.page(session, gauged, since=since, limit=limit, cursor=cursor, **filters)
 
 
 TOLERANCES = _Tolerances(NOUN, TestSpecRow, answer=ToleranceLine, has_one=False)
@@ -59,10 +60,11 @@ class PatchIn(Strict):
 
 @router.post("/tolerances:patch", summary="Make patches of suite files")
 def patch(context: Ctx, _who: Reader, body: PatchIn) -> Patches:
-    """Return unified diffs of the files of the suites that have these tests; nothing is changed.
+    """Return unified diffs of the files of the suites that ran these tests last, at most 20.
 
-    The tolerances become those that the tests' last gauges advise. A file keeps its form and its
-    comments where `gonogo suites push` has stored its text.
+    Nothing is changed. The tolerances become those that the tests' last gauges advise, wider ones
+    too. A file keeps all else, also its comments, but for those within a tolerance. `gonogo suites
+    push` has to have stored its text. `left_out` says why the tolerance of a test stays.
     """
     with context.reading() as session:
         return patches.of_tests(session, context.settings, body.tests)
