@@ -52,7 +52,7 @@ def read(session: Session, head: str, branch: str | None, now: datetime) -> Besi
         if build.branch == branch and all(build.sequence < one.sequence for one in of_head)
     ]
     comparisons = tuple(
-        comparing.compare_sides(session, base, side, now=now, every_record=True)
+        comparing.compare_sides(session, (base, side), now=now, every_record=True)
         for base in (sides.read(session, build, "base") for build in before[-LAST_BUILDS:])
     )
     return Beside(side, branch, branches, comparisons)

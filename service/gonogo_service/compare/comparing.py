@@ -94,23 +94,21 @@ def compare(session: Session, base: str, head: str, *, now: datetime | None = No
     FieldError for a run that doesn't exist, and for a head without any job.
     """
     both = sides.read(session, base, "base"), sides.head(session, head)
-    return compare_sides(session, *both, now=now)
+    return compare_sides(session, both, now=now)
 
 
 def compare_sides(
     session: Session,
-    base: SideResults,
-    head: SideResults,
+    both: tuple[SideResults, SideResults],
     *,
     now: datetime | None = None,
     every_record: bool = False,
 ) -> Comparison:
-    """Classify every test that ran on head or on base.
+    """Classify every test of `both`: base and head.
 
     every_record: read the seeds of right kernels, too, so that `Compared.change` says of each
     whether its bits are the same.
     """
-    both = base, head
     now = now or utcnow()
     places = {place for place, ran in both[0].tests.items() if ran.counts} | both[1].tests.keys()
     keys = sorted({place.test_key for place in places})

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from gonogo import urls
+from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.flakiness.masking import Change as KernelChange
 from gonogo.flakiness.rates import rate
@@ -18,6 +19,7 @@ from gonogo.spec.arithmetic_words import of_output
 from gonogo.spec.selections import Selection
 from gonogo.spec.tolerances import Tolerance
 from gonogo.spec.verdicts import Verdict
+from gonogo_dashboards.flags import flag_advice
 from gonogo_dashboards.kit import (
     arithmetic_view,
     build_cells,
@@ -30,6 +32,7 @@ from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.tolerance_advice import FORM_COMPARATORS, of_false_alarm, widened
 from gonogo_dashboards.overview import numbers
 from gonogo_dashboards.tests import advice
+from gonogo_service.flags.model import FlagRow
 from gonogo_service.tests.standings import Standing
 from gonogo_service.tests.variants import Variant
 
@@ -219,6 +222,21 @@ def test_a_button_fills_in_the_advised_tolerance_and_changes_nothing_else() -> N
     }
     steps = advice.steps("v1-k", place, "pass_by_tolerance", True, "job", test, None, {}, ())
     assert [step.label for step in steps] == ["Show the worst seeds", "Gauge this test"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels"),
+    [
+        (FlagKind.fix_masked, ["Compare these builds", "Bisect between these builds"]),
+        (FlagKind.slower, ["Compare these builds"]),  # a bisection knows no time
+    ],
+)
+def test_a_flag_of_two_builds_offers_what_can_show_it(kind: FlagKind, labels: list[str]) -> None:
+    place = {"test_key": "v1-k", "branch": "main", "arch": "wormhole", "board": "n150"}
+    evidence = {"rerun": {"builds": ["b2", "b4"]}}
+    flag: Any = FlagRow(kind=kind, last_job="job", evidence=evidence, **place)
+    session: Any = None
+    assert [step.label for step in flag_advice.steps(session, flag, TEST)] == labels
 
 
 def test_evidence_of_any_shape_is_facts_and_tables() -> None:
