@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo.flakiness.classes import Class, RunSummary
+from gonogo.flakiness.classes import LOST, Class, RunSummary
 from gonogo.flakiness.gating import LABELS
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.comparison import compared_tests
@@ -26,6 +26,7 @@ from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.tests import matrices
 from gonogo_service.tests.matrices import BuildRecord
+from gonogo_service.tests.standings import Kind
 
 MAX_CHOICES = 100
 MAX_PICKS = 40
@@ -169,7 +170,7 @@ def _deltas(both: Sequence[Sequence[RunSummary]]) -> tuple[Delta, ...]:
     return (
         Delta("Hollow", "pass_by_tolerance", *having(build_cells.HOLLOW)),
         Delta("Red", "fail", *red),
-        Delta("Without a result", "error", *having(*build_cells.LOST)),
+        Delta(Kind.lost.label, Kind.lost.mark, *having(*LOST)),
         Delta("Tests that ran", "not_judged", *map(len, both)),
     )
 

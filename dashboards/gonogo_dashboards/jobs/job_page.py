@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo.flakiness.classes import LOST
 from gonogo.judging.flip_summary import FlipsSummary
 from gonogo.spec.diagnoses import JobDiagnosis
 from gonogo_dashboards.charts.plots import SeedPlot
@@ -28,7 +29,7 @@ from gonogo_dashboards.jobs.job_logs import LogView, TelemetryView
 from gonogo_dashboards.jobs.seed_details import ComparisonLine, SeedDetails, SeedLine
 from gonogo_dashboards.jobs.seed_grid import GridView
 from gonogo_dashboards.jobs.selection_tests import Part, TestsView
-from gonogo_dashboards.kit import build_cells, comparators_view, words
+from gonogo_dashboards.kit import comparators_view, words
 from gonogo_dashboards.kit.arithmetic_view import ArithmeticLine
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
 from gonogo_service.devices.store import TIMEOUT_S
@@ -127,7 +128,7 @@ def job(
     has_rows, is_kernel = row.seeds_removed_at is None, tests is None
     so_far = next(iter(words.ordered(name for name, count in row.counts.items() if count)), None)
     verdict = row.verdict if row.state.final else so_far
-    lost = verdict in build_cells.LOST
+    lost = verdict in LOST
     tolerance = row.test.get("tolerance", {})
     diagnosed = diagnosis.read(session, row)
     heads = artifacts.list_(session, job_id)

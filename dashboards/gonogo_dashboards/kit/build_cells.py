@@ -6,17 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from gonogo.flakiness.classes import LOST
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.kit import axis_events, words
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_service.tests.axis_changes import Annotation, AxisPlace
 from gonogo_service.tests.recent_builds import BuildResult
 
-LOST = (Verdict.error, Verdict.crash, Verdict.hang)
-"""They say nothing about the kernel.
-
-They fill a cell only where nothing else is known; else they are its corner.
-"""
 HOLLOW = Verdict.pass_by_tolerance
 RED = (Verdict.fail, Verdict.fail_by_tolerance)
 
@@ -48,7 +44,8 @@ class RecentBuilds:
 def verdict_of(seeds_by_verdict: Mapping[str, int]) -> str:
     """Return the worst verdict of seeds by verdict.
 
-    Hangs, crashes and errors count only where there is nothing else.
+    Hangs, crashes and errors say nothing about the kernel: they count only where there is nothing
+    else, and are a cell's corner where there is.
     """
     ordered = [verdict for verdict in words.ordered(seeds_by_verdict) if seeds_by_verdict[verdict]]
     return next(

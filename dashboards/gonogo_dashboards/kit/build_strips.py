@@ -12,9 +12,10 @@ from html import escape
 
 from markupsafe import Markup
 
+from gonogo.flakiness.classes import LOST
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.kit import bidi, words
-from gonogo_dashboards.kit.build_cells import HOLLOW, LOST, BuildCell, RecentBuilds
+from gonogo_dashboards.kit.build_cells import HOLLOW, BuildCell, RecentBuilds
 
 WIDTH, HEIGHT, STEP = 12, 18, 14
 _BOX = f'<rect width="{WIDTH}" height="{HEIGHT}" rx="2" fill="currentColor"'

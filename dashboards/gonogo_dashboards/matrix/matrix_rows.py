@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo.flakiness.classes import LOST
 from gonogo_dashboards.kit import words
-from gonogo_dashboards.kit.build_cells import LOST, seeds_of
+from gonogo_dashboards.kit.build_cells import seeds_of
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
 from gonogo_service.tests import entry_names, matrices

@@ -82,17 +82,19 @@ def flag_kinds(kinds: Sequence[OpenFlags], entries: Mapping[str, str]) -> tuple[
 
 def labeled(news: News, entries: Mapping[str, str]) -> News:
     """Return the news with the labels of tests; entries: suites' names for their tests."""
-    tests = [one for topic in news.topics for one in topic.items if one.canonical is not None]
-    listed = [
-        Listed(
-            one.canonical or {}, entries.get(one.test_key or ""), place={"board": one.board or ""}
-        )
-        for one in tests
-    ]
-    names = {id(one): label for one, label in zip(tests, labels(listed), strict=True)}
+    named = labels(
+        [
+            Listed(one.canonical, entries.get(one.test_key or ""), place={"board": one.board or ""})
+            for topic in news.topics
+            for one in topic.items
+            if one.canonical
+        ]
+    )
+    names = iter(named)
     topics = [
         replace(
-            topic, items=[replace(one, name=names.get(id(one), one.name)) for one in topic.items]
+            topic,
+            items=[replace(one, name=next(names)) if one.canonical else one for one in topic.items],
         )
         for topic in news.topics
     ]
@@ -124,19 +126,19 @@ def needs(
 ) -> tuple[Need, ...]:
     """Return the needs in the order of the page.
 
-    `failing` are webhooks whose messages don't arrive; `lost` are the tests with seeds that have no
-    result.
+    `failing` are webhooks whose messages don't arrive; `lost` is the number of tests with crashes,
+    hangs or errors.
     """
     hollow = sum(kind.count for kind in flags if kind.kind in HOLLOW)
     other = sum(kind.count for kind in flags) - hollow
     webhook = urls.webhook(failing[0]) if len(failing) == 1 else urls.webhooks()
-    of_lost = Kind.lost.mark, urls.catalogue({"standing": Kind.lost})
+    nouns = tuple(f"{tests} with {Kind.lost.label.lower()}" for tests in ("test", "tests"))
     trouble = "error", "#trouble"
     candidates = (
         ("hollow", hollow, ("new hollow flag",), "pass_by_tolerance", "#flagged"),
         ("red", red.value, ("red test",), "fail", red.url),
         ("failures", len(night.new), ("new failure",), "fail", "#night"),
-        ("lost", lost, ("test without a result", "tests without a result"), *of_lost),
+        ("lost", lost, nouns, Kind.lost.mark, urls.catalogue({"standing": Kind.lost})),
         ("devices", len(fleet.trouble), ("device in trouble", "devices in trouble"), *trouble),
         ("hosts", len(fleet.flagged), ("flagged host",), "suspect", "#trouble"),
         ("queues", sum(queue.stuck for queue in queues), ("stuck queue",), "hang", "#stuck"),

@@ -16,6 +16,7 @@ from gonogo_dashboards.devices import lines as device_lines
 from gonogo_dashboards.devices.fleet import Fleet
 from gonogo_dashboards.kit import axis_events, commands, ranges
 from gonogo_dashboards.kit.axis_events import AxisEvent
+from gonogo_dashboards.kit.cache import LRUCache
 from gonogo_dashboards.kit.list_rows import JobLine, job_line
 from gonogo_dashboards.kit.ranges import Range
 from gonogo_dashboards.matrix import matrix_page
@@ -35,13 +36,13 @@ from gonogo_service.jobs import queue_estimate
 from gonogo_service.jobs.queue_estimate import QueueStatus
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.states import FINAL_JOB
-from gonogo_service.kit.principals import LOCAL, Principal
+from gonogo_service.kit.principals import Principal
 from gonogo_service.overview import latest, news
-from gonogo_service.overview.news import News
+from gonogo_service.overview.news import Known, News
 from gonogo_service.results import tallies
 from gonogo_service.tests import axis_changes, entry_names, matrices, recent_days, standings
 from gonogo_service.tests.axis_changes import DatedAnnotation
-from gonogo_service.tests.standings import Kind
+from gonogo_service.tests.standings import Kind, Standings
 from gonogo_service.webhooks import store as webhooks
 
 EACH_TOPIC = 3
@@ -53,6 +54,8 @@ DAY_RANGES = ("7d", "30d", "90d")
 TESTS, BUILDS = 12, 20
 """Size of the compact matrix."""
 RUNNING, RECENT = 12, 8
+PASTS = 32
+"""Moments at which readers were here, with how tests stood then."""
 
 
 @dataclass
@@ -61,13 +64,14 @@ class Memory:
 
     totals: recent_days.Memory[Mapping[str, int]] = field(default_factory=recent_days.Memory)
     tests: standings.Memory = field(default_factory=standings.Memory)
+    pasts: LRUCache[Standings] = field(default_factory=lambda: LRUCache(PASTS, recent_days.RECOUNT))
 
 
 @dataclass(frozen=True)
 class OverviewView:
     """The overview; where `needs` is empty, `calm` says so.
 
-    Only `all_clear` means that no test is hollow, red, flaky or without a result.
+    Only `all_clear` means that no test is hollow, red, flaky or lost.
     """
 
     news: News
@@ -100,10 +104,10 @@ class OverviewView:
 def overview(
     session: Session,
     memory: Memory,
+    who: Principal,
     now: datetime,
     timeout_s: float,
     query: Mapping[str, str] | None = None,
-    who: Principal = LOCAL,
 ) -> OverviewView:
     """Return the overview for a reader; `memory` is reused between calls.
 
@@ -114,7 +118,8 @@ def overview(
     unseen, acknowledged = attention.open_flags(session, latest=EACH_KIND)
     builds = matrices.builds(session)
     tests = standings.by_day(session, memory.tests, days=numbers.SHOWN, now=now)
-    since = news.read(session, who, builds, tests[-1][1], memory.tests, now, EACH_TOPIC)
+    known = Known(builds, tests[-1][1], partial(_past, session, memory))
+    since = news.read(session, who, known, now, EACH_TOPIC)
     keys = {job.test_key for job in (*open_jobs, *ended_jobs)}
     keys |= {one.test_key for topic in since.topics for one in topic.items if one.test_key}
     keys |= {shown_flag.flag.test_key for kind in unseen for shown_flag in kind.latest}
@@ -140,7 +145,7 @@ def overview(
     changes = axis_changes.since(session, start)
     of_tests = numbers.of_tests(tests, _by_day(changes, [day for day, _ in tests]))
     sick = history.sick_by_day(session, days=numbers.SHOWN, now=now)
-    known = [f"{line.value:,} {line.name}" for line in of_tests if line.value]
+    bad = [f"{line.value:,} {line.name}" for line in of_tests if line.value]
     needs = lines.needs(
         flags,
         night,
@@ -157,8 +162,8 @@ def overview(
         news=lines.labeled(since, entries),
         numbers=(*of_tests, numbers.of_devices(strip, sick)),
         needs=needs,
-        calm="" if needs else lines.calm(night, strip, acknowledged, known),
-        all_clear=not needs and not known,
+        calm="" if needs else lines.calm(night, strip, acknowledged, bad),
+        all_clear=not needs and not bad,
         glance=matrix_page.glance(session, builds, TESTS, BUILDS),
         flags=flags,
         acknowledged=acknowledged,
@@ -178,6 +183,11 @@ def overview(
         start=commands.START,
         at=timestamp(now),
     )
+
+
+def _past(session: Session, memory: Memory, moment: datetime, branch: str) -> Standings:
+    read = partial(standings.as_of, session, moment, branch)
+    return memory.pasts.get((moment, branch), read) or {}
 
 
 def _by_day(changes: list[DatedAnnotation], shown: list[date]) -> Mapping[date, str]:

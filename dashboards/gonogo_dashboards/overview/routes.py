@@ -12,7 +12,7 @@ from gonogo_dashboards.kit.navigation import Entry
 from gonogo_dashboards.kit.site import Site
 from gonogo_dashboards.overview import overview
 from gonogo_service.kit.answers import principal_of
-from gonogo_service.kit.principals import LOCAL
+from gonogo_service.kit.principals import demand
 
 NAVIGATION = (Entry("overview", "Overview", urls.OVERVIEW, "Results", 1),)
 
@@ -23,8 +23,8 @@ def add(site: Site) -> None:
     patience = site.context.settings.heartbeat_timeout_s
 
     def read(session: Session, request: Request, now: datetime) -> overview.OverviewView:
-        who = principal_of(request) or LOCAL
-        return overview.overview(session, memory, now, patience, request.query_params, who)
+        who = demand(principal_of(request), "read")
+        return overview.overview(session, memory, who, now, patience, request.query_params)
 
     site.add(
         urls.OVERVIEW,

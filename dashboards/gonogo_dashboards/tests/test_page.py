@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo.flakiness.classes import LOST
 from gonogo.flakiness.grades import Grade
 from gonogo.spec.described import Described
 from gonogo.spec.selections import is_selection
@@ -19,7 +20,6 @@ from gonogo_dashboards.flags import flag_page
 from gonogo_dashboards.kit import (
     arithmetic_view,
     axis_events,
-    build_cells,
     comparators_view,
     ranges,
     words,
@@ -295,7 +295,7 @@ class _VariantPage:
         if not self.of_build or self.verdict in (None, Verdict.pass_):
             return ""
         ids = [job.id for job in self.of_build[:MAX_DIAGNOSED]]
-        if self.verdict in build_cells.LOST:  # a diagnosis is of seeds with numbers
+        if self.verdict in LOST:  # a diagnosis is of seeds with numbers
             return comparators_view.stopped(worst_seeds.read(self.session, ids[0], 1))
         diagnoses = (
             str(flag.evidence.get("diagnosis") or "")

@@ -23,7 +23,7 @@ from gonogo_service.kit.database.ids import floor
 from gonogo_service.kit.database.states import JobState
 from gonogo_service.suites.model import RunJobRow, RunRow
 from gonogo_service.tests.model import TestSpecRow
-from gonogo_service.tests.variants import Variant, newest_builds
+from gonogo_service.tests.variants import ENDED, NAMES, Variant, newest_builds
 
 RED = (*LOST, Verdict.fail, Verdict.fail_by_tolerance)
 NIGHT = timedelta(days=1)
@@ -161,33 +161,28 @@ def night(session: Session, *, now: datetime) -> Night:
 
 
 def _red(session: Session, runs: list[str]) -> list[RedJob]:
-    earlier = aliased(JobRow)
+    job = aliased(JobRow)
+    # jobs of a run have later ids than their run
+    earlier = JobRow.id < RunJobRow.run_id, JobRow.state == JobState.finished, ENDED
     before = (
-        select(earlier.verdict)
-        .where(
-            earlier.test_key == JobRow.test_key,
-            earlier.branch == JobRow.branch,
-            earlier.arch == JobRow.arch,
-            earlier.board == JobRow.board,
-            earlier.id < RunJobRow.run_id,  # jobs of a run have later ids than their run
-            earlier.state == JobState.finished,
-        )
-        .order_by(earlier.id.desc())
+        select(JobRow.verdict)
+        .where(*(getattr(JobRow, name) == getattr(job, name) for name in NAMES), *earlier)
+        .order_by(JobRow.id.desc())
         .limit(1)
-        .correlate(JobRow, RunJobRow)
+        .correlate(job, RunJobRow)
         .scalar_subquery()
     )
     ranks = {str(verdict): verdict.rank for verdict in WORST_FIRST}
-    rank: Any = case(ranks, value=JobRow.verdict, else_=len(ranks))
-    words = func.coalesce(JobRow.diagnosis["words"].as_string(), JobRow.error)
-    columns = JobRow.id, RunJobRow.run_id, RunRow.name.label("suite"), RunJobRow.name, JobRow.build
+    rank: Any = case(ranks, value=job.verdict, else_=len(ranks))
+    words = func.coalesce(job.diagnosis["words"].as_string(), job.error)
+    columns = job.id, RunJobRow.run_id, RunRow.name.label("suite"), RunJobRow.name, job.build
     query = (
-        select(*columns, JobRow.verdict, before, words, JobRow.state)
-        .join(RunJobRow, RunJobRow.job_id == JobRow.id)
+        select(*columns, job.verdict, before, words, job.state)
+        .join(RunJobRow, RunJobRow.job_id == job.id)
         .join(RunRow, RunRow.id == RunJobRow.run_id)
         # Not by state: the database would use its index, which leads to every job.
-        .where(RunJobRow.run_id.in_(runs), JobRow.verdict.in_(RED))
-        .order_by(rank, JobRow.id.desc())
+        .where(RunJobRow.run_id.in_(runs), job.verdict.in_(RED))
+        .order_by(rank, job.id.desc())
         .limit(MAX_RED + 1)
     )
     rows = session.execute(query).all()

@@ -112,12 +112,44 @@ def active(session: Session, variant: Variant) -> list[FlagRow]:
 
 
 def acknowledged(
-    session: Session, *, now: datetime, test: str | None = None, limit: int
+    session: Session,
+    *,
+    now: datetime,
+    until: datetime | None = None,
+    test: str | None = None,
+    limit: int,
 ) -> list[FlagRow]:
-    """Return the flags whose acknowledgement is in force, the first to end first."""
+    """Return the flags whose acknowledgement is in force, without evidence, the first to end first.
+
+    until: only those that end by then.
+    """
     query = select(FlagRow).where(FlagRow.state == FlagState.acknowledged, FlagRow.expires_at > now)
+    query = query if until is None else query.where(FlagRow.expires_at <= until)
     query = query if test is None else query.where(FlagRow.test_key == test)
-    return list(session.scalars(query.order_by(FlagRow.expires_at, FlagRow.id).limit(limit)))
+    query = query.order_by(FlagRow.expires_at, FlagRow.id).options(defer(FlagRow.evidence))
+    return list(session.scalars(query.limit(limit)))
+
+
+def changed_by_others(
+    session: Session, owner: str, actor: str, since: datetime, limit: int
+) -> list[tuple[FlagRow, FlagChangeRow]]:
+    """Return an owner's flags that others have changed, without evidence, the latest first.
+
+    actor: the owner's name in the audit. Each flag comes with its latest such change.
+    """
+    change = FlagChangeRow
+    query = (
+        select(FlagRow, change)
+        .join(change, change.flag_id == FlagRow.id)
+        .where(FlagRow.owner == owner, change.at > since, change.actor != actor)
+        .where(change.what != "opened")  # nobody owned it then
+        .order_by(change.at.desc(), change.version.desc())
+        .options(defer(FlagRow.evidence))
+    )
+    latest: dict[str, tuple[FlagRow, FlagChangeRow]] = {}
+    for flag, row in session.execute(query.limit(limit)):
+        latest.setdefault(flag.id, (flag, row))
+    return list(latest.values())
 
 
 # --- findings

@@ -1,47 +1,49 @@
 """Changes since a reader was here: the overview's panel and the API's answer. Bounded reads.
 
-How tests stand now and stood then are two readings of gonogo_service.tests.standings: a test is
-newly hollow where the overview's number counts it and did not then.
+How tests of the main branch stand now and stood then are two readings of
+gonogo_service.tests.standings: a test is newly hollow where it is hollow now and wasn't then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session, defer
+from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.flakiness.flag_kinds import Accepted
 from gonogo.spec.described import Described
-from gonogo.spec.executors import EMULATOR
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Verdict
-from gonogo_service.builds.model import BuildRow
+from gonogo_service.compare import build_choices
 from gonogo_service.flags import store as flags
-from gonogo_service.flags.model import OPEN, FlagChangeRow, FlagRow
-from gonogo_service.flags.noun import FlagState
+from gonogo_service.flags.model import BACKGROUND, OPEN, FlagRow
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.dialect import upsert
-from gonogo_service.kit.database.ids import floor, made_at
 from gonogo_service.kit.database.records import Documented
 from gonogo_service.kit.principals import Principal
 from gonogo_service.overview.model import SeenRow
-from gonogo_service.tests import matrices, standings, test_specs
+from gonogo_service.people import store as people
+from gonogo_service.tests import matrices, standings, test_list, test_specs
 from gonogo_service.tests.matrices import BuildRecord
 from gonogo_service.tests.model import TestSpecRow
+from gonogo_service.tests.recent_builds import Standing
 from gonogo_service.tests.standings import Kind, Standings
 from gonogo_service.tests.variants import Variant
-from gonogo_service.waivers.model import WaiverRow
+from gonogo_service.waivers import store as waivers
 from gonogo_service.waivers.noun import WaiverState
 
 FIRST_VISIT = timedelta(days=1)
-"""How far back a reader looks who was never here."""
+"""How far back the news go for a reader who has never seen them."""
 ENDS_WITHIN = timedelta(days=1)
-SHA_DIGITS = 10
+GRACE = timedelta(seconds=10)
+"""A transaction may commit this long after the time that it stores."""
+MOST_READ = 500
+"""Flags and waivers of a topic that are read and counted."""
 
 
 class Topic(Described):
@@ -49,51 +51,44 @@ class Topic(Described):
 
     hollow = "hollow", "Tests that became hollow.", "Newly hollow", Verdict.pass_by_tolerance
     red = "red", "Tests that became red.", "Newly red", Verdict.fail
-    lost = "lost", "Tests that met a crash, a hang or an error.", "Newly lost", Verdict.error
-    fixed = (
-        "fixed",
-        "Tests that were hollow, red or lost, and are none now.",
-        "Fixed",
-        Verdict.pass_,
-    )
-    gained = "gained", "Builds of the branch that ran for the first time.", "New builds", "none"
-    ending = "ending", "Acknowledgements and waivers that end within a day.", "Ends today", "none"
+    lost = "lost", "Tests with new crashes, hangs or errors.", Kind.lost.label, Verdict.error
+    fixed = "fixed", "Tests that were one of these, and are none now.", "Fixed", Verdict.pass_
+    gained = "gained", "Builds with their first results.", "New build", "none"
+    ending = "ending", "Acknowledgements and waivers that end soon.", "Ends within a day", "none"
     yours = "yours", "Flags that you own, changed by others.", "Yours", "none"
 
 
 KINDS = {Topic.hollow: Kind.hollow, Topic.red: Kind.red, Topic.lost: Kind.lost}
 """The topics of tests that stand worse than before."""
+_PHRASES = {Kind.hollow: "hollow", Kind.red: "red", Kind.lost: f"with {Kind.lost.label.lower()}"}
 _EXPLAINS = {
     Topic.hollow: {Accepted.hollow},
     Topic.red: {Accepted.red, Accepted.false_alarms},
     Topic.lost: {Accepted.hangs, Accepted.crashes},
 }
 """The flags that belong to a topic, by what they accept."""
-
-
-@dataclass(frozen=True)
-class NewsLinks:
-    """The page of a change, and what to do about it; null where that can't be done."""
-
-    page: str
-    compare: str | None = None
-    acknowledge: str | None = None
-    bisect: str | None = None
+_Tests = Mapping[str, dict[str, Any]]
+"""Tests in their canonical form, by key."""
 
 
 @dataclass(frozen=True)
 class NewsItem:
-    """A change of a test on one branch and kind of board, of a build, a flag or a waiver."""
+    """A change of a test on a kind of board, of a build, a flag or a waiver."""
 
     name: str
-    """The kernel's, the build's or the waiver's"""
+    """The test's, the build's, or "Waiver\""""
     cause: str
     at: datetime
-    """When it happened; of what ends: its end"""
-    links: NewsLinks
+    """When the newest build's last job ended, the new build's first, or the flag was changed.
+
+    Of what ends it is the end.
+    """
+    page: str
+    acknowledge: str | None = None
+    """The form that acknowledges the flag; null where there is none to acknowledge"""
     build: str | None = None
     before: str | None = None
-    """The build on which it was different"""
+    """The build on which the test stood otherwise, or the build before the new one"""
     test_key: str | None = None
     canonical: Annotated[dict[str, Any] | None, Documented(TestSpec | None)] = None
     """The test in its canonical form"""
@@ -104,252 +99,213 @@ class NewsItem:
 
 @dataclass(frozen=True)
 class TopicNews:
-    """The news of a topic: their number, the latest of them, and where all are."""
+    """The news of a topic: their number, the latest of them, and a page with more."""
 
     topic: Topic
-    label: str
-    sentence: str
     count: int
     items: list[NewsItem]
     more: str
+    shows: str
+    """What the page with more shows"""
 
 
 @dataclass(frozen=True)
 class News:
-    """The changes since a reader was here; without `topics` nothing did."""
+    """The changes since a reader was here; a topic without any is left out."""
 
     since: datetime
     until: datetime
-    """The moment to send as seen: what happens later is news again"""
-    first: bool
-    """The reader was never here, so that `since` is a day ago"""
+    """The moment to send as seen: what is stored with a later time will be news"""
+    never_seen: bool
+    """The reader has never seen any, so `since` is a day ago"""
     branch: str | None
-    """The main branch, whose new builds are news"""
+    """The main branch, whose tests and builds are news"""
     topics: list[TopicNews]
 
 
-def see(session: Session, who: Principal, at: datetime) -> None:
-    """Note that a reader has seen the news until then."""
-    upsert(session, SeenRow, [{"reader": who.actor, "seen_at": at}])
+@dataclass(frozen=True)
+class Known:
+    """What a page has read already: matrices.builds, and how all tests stand now.
 
-
-def read(
-    session: Session,
-    who: Principal,
-    builds: Collection[BuildRecord],
-    current: Standings,
-    memory: standings.Memory,
-    now: datetime,
-    most: int,
-) -> News:
-    """Return the news of a reader, the latest `most` of each topic.
-
-    builds: matrices.builds, in their order; current: how tests stand now. It updates `memory`.
+    past: reads how the tests of a branch stood at a moment.
     """
-    row = session.get(SeenRow, who.actor)
-    # a full hour, so that the readers of an hour share a past
-    since = row.seen_at if row else now.replace(minute=0, second=0, microsecond=0) - FIRST_VISIT
-    past, branch = standings.as_of(session, memory, since), matrices.main_branch(builds)
+
+    builds: Sequence[BuildRecord]
+    current: Standings
+    past: Callable[[datetime, str], Standings]
+
+
+def mark_seen(session: Session, who: Principal, at: datetime, now: datetime) -> None:
+    """Note that a reader has seen the news until then, but for those that may not be stored yet."""
+    upsert(session, SeenRow, [{"reader": who.actor, "seen_at": min(at, now - GRACE)}])
+
+
+def read(session: Session, who: Principal, known: Known, now: datetime, most: int) -> News:
+    """Return the news of a reader, the latest `most` of each topic."""
+    # full hours, so that readers share a past
+    row, hour = session.get(SeenRow, who.actor), now.replace(minute=0, second=0, microsecond=0)
+    since = max(row.seen_at, hour - standings.WINDOW) if row else hour - FIRST_VISIT
+    branch = matrices.main_branch(known.builds)
+    current = {variant: one for variant, one in known.current.items() if variant.branch == branch}
+    past = known.past(since, branch) if branch else {}
+    builds = [build for build in known.builds if build.branch == branch]
     topics = [
         *_standing(session, current, past, since, most),
-        _gained(session, [one for one in builds if one.branch == branch], current, since, most),
-        _ending(session, now, most),
+        _gained(session, builds, current, past, since, most),
+        _ending(session, since, now, most),
         _yours(session, who, since, most),
     ]
     # a full minute where nothing happened in it, so that the page stays the same meanwhile
-    happened = (
-        one.at for topic in topics if topic.topic is not Topic.ending for one in topic.items
-    )
-    latest = max(happened, default=since) + timedelta(milliseconds=1)
-    until = min(now, max(now.replace(second=0, microsecond=0), latest))
-    return News(since, until, row is None, branch, [topic for topic in topics if topic.count])
+    times = (item.at for news in topics for item in news.items if item.at <= now)  # ends are ahead
+    settled, latest = now - GRACE, max(times, default=since) + timedelta(milliseconds=1)
+    until = max(settled.replace(second=0, microsecond=0), min(settled, latest))
+    return News(since, until, row is None, branch, [news for news in topics if news.count])
 
 
 def _standing(
     session: Session, current: Standings, past: Standings, since: datetime, most: int
 ) -> Iterator[TopicNews]:
     """Yield the tests that became hollow, red or lost, and those that were and aren't."""
-    now = {topic: standings.of_kind(current, kind) for topic, kind in KINDS.items()}
-    then = {topic: standings.of_kind(past, kind) for topic, kind in KINDS.items()}
-    changed = {
-        topic: _latest(current, now[topic] - then[topic], current, [kind])
-        for topic, kind in KINDS.items()
-    }
-    fixed = set[str]().union(*then.values()) - set[str]().union(*now.values())
-    changed[Topic.fixed] = _latest(current, fixed, past, KINDS.values())
+    changed = _changed(current, past)
     shown = [variant for variants in changed.values() for variant in variants[:most]]
     flagged = flags.open_of_tests(session, {variant.test_key for variant in shown})
     jobs = [current[variant].job for variant in shown]
-    of_jobs = select(JobRow.id, TestSpecRow.test, JobRow.diagnosis_words).join(JobRow.spec)
-    rows = session.execute(of_jobs.where(JobRow.id.in_(jobs))) if jobs else ()
-    test_and_diagnosis = {job: (test, diagnosis) for job, test, diagnosis in rows}
-
-    def change(topic: Topic, variant: Variant) -> NewsItem:
-        one, before = current[variant], past.get(variant)
-        other = before.build if before is not None and before.build != one.build else None
-        raised = [
-            flag
-            for flag in flagged.get(variant.test_key, ())
-            if Variant.of(flag) == variant and flag.kind.accepts in _EXPLAINS.get(topic, ())
-        ]
-        test, diagnosis = test_and_diagnosis[one.job]
-        cause = diagnosis or next((flag.kind.sentence for flag in raised), "")
-        if topic is Topic.fixed:
-            was = [
-                kind.label.lower() for kind in KINDS.values() if before and getattr(before, kind)
-            ]
-            cause = f"was {' and '.join(was)} on {before.build}" if before and was else ""
-        bisect = {"test": variant.test_key, "branch": variant.branch, "first": other}
-        can_bisect = other and variant.branch != EMULATOR
-        return NewsItem(
-            name=test_specs.name_of(str(test.get("kernel")), test),
-            cause=cause or (KINDS[topic].sentence if topic in KINDS else ""),
-            at=one.at,
-            links=NewsLinks(
-                urls.history(variant.test_key, variant.place),
-                urls.compare(other, one.build) if other else None,
-                _acknowledge(raised[0]) if raised else None,
-                urls.form(urls.NEW_BISECTION, {**bisect, "last": one.build})
-                if can_bisect
-                else None,
-            ),
-            build=one.build,
-            before=other,
-            test_key=variant.test_key,
-            canonical=test,
-            branch=variant.branch,
-            arch=variant.arch,
-            board=variant.board,
-        )
-
+    query = select(JobRow.id, JobRow.diagnosis_words, TestSpecRow.key, TestSpecRow.test)
+    query = query.join(JobRow.spec).where(JobRow.id.in_(jobs))
+    rows = session.execute(query).all() if jobs else ()
+    diagnoses, tests = {row[0]: row[1] for row in rows}, {row.key: row.test for row in rows}
     for topic, variants in changed.items():
-        more = urls.worse({"since": f"{since:%Y-%m-%d}"})
-        if topic in KINDS:
-            more = urls.catalogue({"standing": KINDS[topic]})
-        yield _news(topic, len(variants), (change(topic, one) for one in variants[:most]), more)
+        items, kind = [], KINDS.get(topic)
+        for variant in variants[:most]:
+            one, then = current[variant], past.get(variant)
+            raised = (
+                flag
+                for flag in flagged.get(variant.test_key, ())
+                if Variant.of(flag) == variant and flag.kind.accepts in _EXPLAINS.get(topic, ())
+            )
+            flag, was = next(raised, None), " and ".join(_PHRASES[kind] for kind in _kinds(then))
+            cause = f"{was} on {then.build}" if then else ""
+            if kind:
+                cause = diagnoses.get(one.job) or (flag.kind if flag else kind).sentence
+            items.append(
+                _of_test(
+                    variant,
+                    tests,
+                    flag,
+                    cause=cause,
+                    at=one.at,
+                    page=urls.history(variant.test_key, variant.place),
+                    build=one.build,
+                    before=then.build if then and then.build != one.build else None,
+                )
+            )
+        more, shows = urls.worse({"since": f"{since:%Y-%m-%d}"}), "what got worse or better"
+        if kind:
+            more, shows = urls.catalogue({"standing": kind}), f"all tests: {kind.label.lower()}"
+        yield TopicNews(topic, len(variants), items, more, shows)
 
 
-def _latest(
-    current: Standings, keys: Collection[str], having: Standings, kinds: Collection[Kind]
-) -> list[Variant]:
-    """Return a variant of each test, of those that have a kind; the one that ran last first."""
-    of_kinds = {
-        one for one, standing in having.items() if any(getattr(standing, kind) for kind in kinds)
-    }
-    candidates = (one for one in of_kinds & current.keys() if one.test_key in keys)
-    newest_last = sorted(candidates, key=lambda one: (current[one].at, one))
-    latest = {variant.test_key: variant for variant in newest_last}
-    return sorted(latest.values(), key=lambda one: current[one].at, reverse=True)
+def _changed(current: Standings, past: Standings) -> dict[Topic, list[Variant]]:
+    """Return the variants of each topic; the one that ran last comes first."""
+    changed: dict[Topic, list[Variant]] = {topic: [] for topic in (*KINDS, Topic.fixed)}
+    for variant in sorted(current, key=lambda one: current[one].at, reverse=True):
+        now, then = _kinds(current[variant]), _kinds(past.get(variant))
+        for topic, kind in KINDS.items():
+            if kind in now and kind not in then:
+                changed[topic].append(variant)
+        if then and not now:
+            changed[Topic.fixed].append(variant)
+    return changed
+
+
+def _kinds(one: Standing | None) -> list[Kind]:
+    return [kind for kind in KINDS.values() if getattr(one, kind, False)]
 
 
 def _gained(
     session: Session,
     builds: Sequence[BuildRecord],
     current: Standings,
+    past: Standings,
     since: datetime,
     most: int,
 ) -> TopicNews:
-    """Return the builds of a branch, in its order, whose first job is new."""
-    start = floor(since)
-    new = [place for place, build in enumerate(builds) if build.first_job >= start][::-1]
-    names = [builds[place].name for place in new[:most]]
-    query = select(BuildRow.name, BuildRow.commit).where(BuildRow.name.in_(names))
-    commits = dict(session.execute(query).all()) if names else {}
-    items = []
-    for place in new[:most]:
-        build, before = builds[place], builds[place - 1].name if place else None
-        on_it = {variant: one for variant, one in current.items() if one.build == build.name}
-        kinds = ((kind, len(standings.of_kind(on_it, kind))) for kind in KINDS.values())
-        parts = ", ".join(f"{number} {kind.label.lower()}" for kind, number in kinds if number)
-        ran = len(standings.by_test(on_it))
-        tests = f"{parts or 'none hollow or red'} of {ran} test{'s' * (ran != 1)}"
-        tests = tests if ran else "all of its tests ran on a newer build since, or wait"
-        commit = commits.get(build.name)
-        items.append(
-            NewsItem(
-                name=build.name,
-                cause=f"commit {commit[:SHA_DIGITS]}: {tests}" if commit else tests,
-                at=made_at(build.first_job),
-                links=NewsLinks(
-                    urls.jobs({"build": build.name}),
-                    urls.compare(before, build.name) if before else None,
-                ),
-                build=build.name,
-                before=before,
-                branch=build.branch,
-            )
-        )
-    return _news(Topic.gained, len(new), items, urls.matrix())
-
-
-def _ending(session: Session, now: datetime, most: int) -> TopicNews:
-    """Return the acknowledgements and waivers that end within a day, the first to end first."""
-    end = now + ENDS_WITHIN
-    acknowledged = select(FlagRow).where(
-        FlagRow.state == FlagState.acknowledged, FlagRow.expires_at.between(now, end)
+    """Return the builds that had no results before, the latest first; `builds` are in order."""
+    # the job that was submitted first may end after others
+    known = {one.build for one in past.values()}
+    new = sorted(
+        (build.began_at, place)
+        for place, build in enumerate(builds)
+        if build.began_at and build.began_at > since and build.name not in known
     )
-    flag_rows = session.scalars(acknowledged.options(defer(FlagRow.evidence)))
+    shown = new[::-1][:most]
+    choices = build_choices.read(session, [builds[place] for _, place in shown])
     items = [
-        _of_flag(flag, f"acknowledged by {flag.owner}: {flag.reason}", flag.expires_at)
-        for flag in flag_rows
-        if flag.expires_at
-    ]
-    waivers = select(WaiverRow).where(
-        WaiverRow.is_at(WaiverState.active, now), WaiverRow.expires_at <= end
-    )
-    items += [
         NewsItem(
-            name="Waiver",
-            cause=waiver.words,
-            at=waiver.expires_at,
-            links=NewsLinks(urls.waivers({"state": WaiverState.active})),
-            test_key=waiver.test,
+            name=build.name,
+            cause=(f"commit {build.commit[:12]}: " if build.commit else "")
+            + _results(current, build.name),
+            at=at,
+            page=urls.jobs({"build": build.name}),
+            build=build.name,
+            before=builds[place - 1].name if place else None,
+            branch=build.branch,
         )
-        for waiver in session.scalars(waivers)
+        for (at, place), build in zip(shown, choices, strict=True)
     ]
-    items.sort(key=lambda change: change.at)
-    return _news(Topic.ending, len(items), items[:most], urls.waivers())
+    return TopicNews(Topic.gained, len(new), items, urls.matrix(), "the matrix")
+
+
+def _results(current: Standings, build: str) -> str:
+    """Return the results of the tests that no newer build has run, in words."""
+    on_it = {variant: one for variant, one in current.items() if one.build == build}
+    ran = len({variant.test_key for variant in on_it})
+    if not ran:
+        return "all of its tests ran on a newer build since"
+    numbers = ((kind, len(standings.of_kind(on_it, kind))) for kind in KINDS.values())
+    parts = ", ".join(f"{number:,} {_PHRASES[kind]}" for kind, number in numbers if number)
+    return f"{parts or 'none hollow or red'} of {ran:,} test{'s' * (ran != 1)}"
+
+
+def _ending(session: Session, since: datetime, now: datetime, most: int) -> TopicNews:
+    """Return the acknowledgements and waivers that came within a day of their end."""
+    start, end = max(now, since + ENDS_WITHIN), now + ENDS_WITHIN
+    accepted = flags.acknowledged(session, now=start, until=end, limit=MOST_READ)
+    tests = test_list.specs(session, {flag.test_key for flag in accepted})
+    items = [
+        _of_flag(one, tests, f"acknowledged by {one.owner}: {one.reason}", one.expires_at or end)
+        for one in accepted
+    ]
+    more = urls.waivers({"state": WaiverState.active})
+    items += [
+        NewsItem("Waiver", waiver.words, waiver.expires_at, more, test_key=waiver.test)
+        for waiver in waivers.ending(session, now=start, until=end, limit=MOST_READ)
+    ]
+    items.sort(key=lambda item: item.at)
+    return TopicNews(Topic.ending, len(items), items[:most], more, "all that is accepted")
 
 
 def _yours(session: Session, who: Principal, since: datetime, most: int) -> TopicNews:
     """Return the flags of a reader that others have changed, the latest first."""
-    change = FlagChangeRow
-    changes = (
-        select(FlagRow, change)
-        .join(change, change.flag_id == FlagRow.id)
-        .where(FlagRow.owner == who.name, change.at > since, change.actor != who.actor)
-        .where(change.what != "opened")  # nobody owned it then
-        .order_by(change.at)
-        .options(defer(FlagRow.evidence))
-    )
-    latest = {flag.id: (flag, row) for flag, row in session.execute(changes)}
-    items = [
-        _of_flag(flag, f"{row.what}{f': {row.reason}' if row.reason else ''}", row.at)
-        for flag, row in latest.values()
-    ]
-    items.sort(key=lambda change: change.at, reverse=True)
+    changed = flags.changed_by_others(session, who.name, who.actor, since, MOST_READ)
+    tests = test_list.specs(session, {flag.test_key for flag, _ in changed[:most]})
+    items = []
+    for flag, change in changed[:most]:
+        by = "" if change.actor == BACKGROUND else f" by {people.name_of(session, change.actor)}"
+        reason = f": {change.reason}" if change.reason else ""
+        items.append(_of_flag(flag, tests, f"{change.what}{by}{reason}", change.at))
     more = urls.flags({"owner": who.name, "state": "any"})
-    return _news(Topic.yours, len(items), items[:most], more)
+    return TopicNews(Topic.yours, len(changed), items, more, "all your flags")
 
 
-def _of_flag(flag: FlagRow, cause: str, at: datetime) -> NewsItem:
-    return NewsItem(
-        name=f"{flag.kernel}, {flag.kind.label.lower()}",
-        cause=cause,
-        at=at,
-        links=NewsLinks(urls.flag(flag.id), acknowledge=_acknowledge(flag)),
-        build=flag.build,
-        test_key=flag.test_key,
-        branch=flag.branch,
-        arch=flag.arch,
-        board=flag.board,
-    )
+def _of_flag(flag: FlagRow, tests: _Tests, cause: str, at: datetime) -> NewsItem:
+    more = {"cause": f"{flag.kind.label}, {cause}", "page": urls.flag(flag.id)}
+    return _of_test(Variant.of(flag), tests, flag, at=at, build=flag.build, **more)
 
 
-def _acknowledge(flag: FlagRow) -> str | None:
-    """Return the form that acknowledges a flag; None where somebody has, or it is resolved."""
-    return f"{urls.flag(flag.id)}#change" if flag.state in OPEN else None
-
-
-def _news(topic: Topic, count: int, items: Iterable[NewsItem], more: str) -> TopicNews:
-    return TopicNews(topic, topic.label, topic.sentence, count, list(items), more)
+def _of_test(variant: Variant, tests: _Tests, flag: FlagRow | None, **others: Any) -> NewsItem:
+    """Return a change of a test; flag: the one that explains it, or that it is about."""
+    test = tests[variant.test_key]
+    name = test_specs.name_of(str(test.get("kernel")), test)
+    form = f"{urls.flag(flag.id)}#change" if flag and flag.state in OPEN else None
+    return NewsItem(name=name, acknowledge=form, canonical=test, **asdict(variant), **others)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import islice
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import select
@@ -20,6 +21,7 @@ from gonogo_service.gauges.model import GaugeRow
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.suites.model import RunJobRow, RunRow
 from gonogo_service.tests import matrices, test_list
+from gonogo_service.tests.matrices import BuildRecord
 from gonogo_service.tests.model import TestSpecRow
 from gonogo_service.tests.test_list import TestFilter
 
@@ -41,7 +43,7 @@ _IDS: dict[str, Any] = {
 class Hit(NamedTuple):
     """Something that has the text: a job, run, flag, gauge, bisection, test, build or suite.
 
-    A "branch" is a build, beside main's.
+    "branch": a build of another branch, whose page compares it with the main branch.
     """
 
     kind: str
@@ -59,8 +61,18 @@ def tests(session: Session, text: str, limit: int) -> tuple[TestSpecRow, ...]:
 def others(session: Session, text: str, limit: int) -> list[Hit]:
     """Return what else has the text, at most `limit` of each kind; nothing for an empty one."""
     text = text.strip().lower()
-    searches = (_by_id, _entries, _by_commit, _builds, _suites) if text else ()
-    return [hit for search in searches for hit in islice(search(session, text), limit)]
+    if not text:
+        return []
+    known = matrices.builds(session)
+    searches = (
+        _by_id(session, text),
+        _entries(session, text),
+        _by_commit(session, text, matrices.main_branch(known)),
+        _builds(session, text, known),
+        _suites(session, text),
+    )
+    # a job and its build may both lead to the build's branch
+    return list(dict.fromkeys(hit for hits in searches for hit in islice(hits, limit)))
 
 
 def _entries(session: Session, text: str) -> Iterator[Hit]:
@@ -76,24 +88,30 @@ def _entries(session: Session, text: str) -> Iterator[Hit]:
     return (Hit("test", key, name, suite) for name, suite, key in named if text in name.lower())
 
 
-def _by_commit(session: Session, text: str) -> Iterator[Hit]:
-    """Yield the newest jobs whose commit begins with the text, and each build beside main."""
+def _by_commit(session: Session, text: str, main: str | None) -> Iterator[Hit]:
+    """Yield the newest jobs whose commit begins with the text, and each build beside `main`."""
     if not re.fullmatch(f"[0-9a-f]{{{MIN_ID_DIGITS},{_SHA_DIGITS}}}", text):
         return
     commit = JobRow.commit["sha"].as_string()
-    query = select(JobRow.id, JobRow.build, commit).order_by(JobRow.id.desc()).limit(MAX_JOBS)
+    query = select(JobRow.id, JobRow.build, JobRow.branch, commit).order_by(JobRow.id.desc())
     shown = set()
-    for job, build, sha in session.execute(query):
+    for job, build, branch, sha in session.execute(query.limit(MAX_JOBS)):
         if sha and sha.lower().startswith(text):
             if build not in shown:
                 shown.add(build)
-                yield Hit("branch", build, f"{build} beside main", f"commit {sha[:12]}")
+                yield from _beside(build, branch, main, sha)
             yield Hit("job", job, job, f"commit {sha[:12]} · {build}")
 
 
-def _builds(session: Session, text: str) -> Iterator[Hit]:
+def _beside(build: str, branch: str, main: str | None, commit: str) -> Iterator[Hit]:
+    """Yield the page of a build's branch; nothing for a build of the main one."""
+    if main not in (None, branch):
+        yield Hit("branch", build, f"{build} beside {main}", f"commit {commit[:12]}")
+
+
+def _builds(session: Session, text: str, known: list[BuildRecord]) -> Iterator[Hit]:
     """Yield the builds whose name or commit has the text; those that ran come first."""
-    ran = sorted(matrices.builds(session), key=lambda build: build.newest_job, reverse=True)
+    ran = sorted(known, key=attrgetter("newest_job"), reverse=True)
     query = select(BuildRow.name, BuildRow.branch, BuildRow.commit)
     rows = session.execute(query.order_by(BuildRow.created_at.desc()).limit(MAX_BUILDS)).all()
     commits = {row.name: row.commit for row in rows}
@@ -103,7 +121,7 @@ def _builds(session: Session, text: str) -> Iterator[Hit]:
         commit = commits.get(name)
         is_commit = (commit or "").lower().startswith(text)
         if commit and is_commit:
-            yield Hit("branch", name, f"{name} beside main", f"commit {commit[:12]}")
+            yield from _beside(name, branch, matrices.main_branch(known), commit)
         if text in name.lower() or is_commit:
             yield Hit("build", name, name, f"{branch} · {commit}" if commit else branch)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from gonogo_service.kit.database.states import JobKind
 from gonogo_service.suites.model import RunJobRow, RunRow
 from gonogo_service.tests import recent_builds, test_list
 from gonogo_service.tests.model import AssessmentRow, TestSpecRow
-from gonogo_service.tests.recent_builds import BuildResult
+from gonogo_service.tests.recent_builds import JOBS, BuildResult
 from gonogo_service.tests.variants import ENDED, Variant
 
 MAIN = ("main", "master")
@@ -37,7 +38,8 @@ class BuildRecord(NamedTuple):
     sequence: int
     name: str
     newest_job: str
-    first_job: str
+    began_at: datetime | None
+    """When the first of its jobs ended that counts; None: none has."""
 
 
 class Place(NamedTuple):
@@ -65,15 +67,16 @@ def builds(session: Session) -> list[BuildRecord]:
 
 @cache  # building the statement takes longer than running it
 def _builds() -> Select[*tuple[Any, ...]]:
-    jobs, after = aliased(JobRow), aliased(JobRow)
+    jobs, after, shown = aliased(JobRow), aliased(JobRow), aliased(JobRow)
     ran = select(func.min(JobRow.build).label("name")).cte("ran", recursive=True)
     step = select(func.min(jobs.build)).where(jobs.build > ran.c.name).scalar_subquery()
     ran = ran.union_all(select(step).where(ran.c.name.is_not(None)))
     of_build = after.build == ran.c.name, after.kind == JobKind.seeds
     newest = select(after.id).where(*of_build).order_by(after.id.desc()).limit(1)
-    first = select(after.id).where(*of_build).order_by(after.id).limit(1).scalar_subquery()
-    columns = JobRow.branch, JobRow.build_sequence, JobRow.build, JobRow.id, first
-    return select(*columns).join(ran, JobRow.id == newest.scalar_subquery())
+    first = select(JobRow.finished_at).where(JobRow.build == ran.c.name, ENDED)
+    began = first.order_by(JobRow.id).limit(1).correlate(ran).scalar_subquery()
+    columns = shown.branch, shown.build_sequence, shown.build, shown.id, began
+    return select(*columns).join(ran, shown.id == newest.scalar_subquery())
 
 
 def main_branch(known: Collection[BuildRecord]) -> str | None:
@@ -147,4 +150,7 @@ def cells(
     session: Session, test_keys: Collection[str], place: Place
 ) -> dict[tuple[Variant, str], BuildResult]:
     """Return the results of each test by kind of board and build, over all devices and contexts."""
-    return recent_builds.on_builds(session, test_keys, place.builds, place.of(JobRow))
+    of_tests = JobRow.test_key.in_(list(test_keys)), JobRow.build.in_(list(place.builds))
+    jobs = select(*JOBS).where(ENDED, *of_tests, *place.of(JobRow))
+    read = map(recent_builds.result, session.execute(recent_builds.per_build(jobs.subquery())))
+    return {(variant, one.build): one for variant, one in read}

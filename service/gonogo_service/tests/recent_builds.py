@@ -16,7 +16,6 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import (
-    ColumnElement,
     Integer,
     Select,
     Subquery,
@@ -85,7 +84,7 @@ class Standing:
     job: str
     """The newest job with that verdict."""
     at: datetime
-    """When a job of it ended last."""
+    """When the last of its jobs ended."""
     build: str
     """The build; of several the one that ran last, or ""."""
 
@@ -151,19 +150,6 @@ def result(row: Sequence[Any]) -> tuple[Variant, BuildResult]:
         build=build,
         counts=counts,
     )
-
-
-def on_builds(
-    session: Session,
-    test_keys: Collection[str],
-    builds: Collection[str],
-    conditions: Sequence[ColumnElement[bool]],
-) -> dict[tuple[Variant, str], BuildResult]:
-    """Return the results of tests on builds by variant and build; `conditions` are on jobs."""
-    of_tests = JobRow.test_key.in_(list(test_keys)), JobRow.build.in_(list(builds))
-    query = per_build(select(*JOBS).where(ENDED, *of_tests, *conditions).subquery())
-    read = map(result, session.execute(query))
-    return {(variant, one.build): one for variant, one in read}
 
 
 def results(

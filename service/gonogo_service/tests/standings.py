@@ -7,7 +7,7 @@ The API process imports this module, so it must not import NumPy.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache, partial
 from operator import attrgetter
@@ -28,8 +28,6 @@ from gonogo_service.tests.variants import ENDED, NAMES, Variant
 
 WINDOW = timedelta(days=30)
 """A test that didn't run for so long has no standing."""
-MAX_MOMENTS = 64
-"""Past moments that are cached: about as many as there are readers."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ class Kind(Described):
     lost = _Kind(
         "lost",
         "On its newest build some seed crashed, hung or met an error.",
-        "Without results",
+        "Crashes, hangs or errors",
         Verdict.error,
         "In this time some build had a seed that crashed, hung or met an error.",
     )
@@ -130,21 +128,12 @@ def _worst(some: list[Standing]) -> Standing:
     return Standing(**flags, verdict=verdict, job=job, at=newest.at, build=newest.build)
 
 
-@dataclass
-class Memory(recent_days.Memory[Standings]):
-    """The cached past days, and other past moments, of one process; a new one reads them once."""
-
-    moments: dict[datetime, Standings] = field(default_factory=dict)
+Memory = recent_days.Memory[Standings]
 
 
-def as_of(session: Session, memory: Memory, moment: datetime) -> Standings:
-    """Return the standings as of a past moment. It updates `memory`."""
-    moments = memory.moments
-    if moment not in moments:
-        if len(moments) >= MAX_MOMENTS:
-            moments.clear()
-        moments[moment] = read(session, since=moment - WINDOW, until=moment)
-    return moments[moment]
+def as_of(session: Session, moment: datetime, branch: str) -> Standings:
+    """Return the standings on a branch as of a past moment."""
+    return read(session, since=moment - WINDOW, until=moment, branch=branch)
 
 
 def by_day(

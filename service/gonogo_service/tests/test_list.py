@@ -78,7 +78,7 @@ class ListedTest(NamedTuple):
 def specs(session: Session, keys: Collection[str]) -> dict[str, dict[str, Any]]:
     """Return the tests of these keys, in their canonical form, by key."""
     query = select(TestSpecRow.key, TestSpecRow.test).where(TestSpecRow.key.in_(keys))
-    return dict(session.execute(query).all())
+    return dict(session.execute(query).all()) if keys else {}
 
 
 def list_(

@@ -48,6 +48,13 @@ def of_test(session: Session, key: str, *, now: datetime) -> list[WaiverRow]:
     return sorted(rows, key=lambda waiver: (waiver.expires_at, waiver.id))
 
 
+def ending(session: Session, *, now: datetime, until: datetime, limit: int) -> list[WaiverRow]:
+    """Return the waivers that are in force and end by then, the first to end first."""
+    active = WaiverRow.is_at(WaiverState.active, now)
+    query = select(WaiverRow).where(active, WaiverRow.expires_at <= until)
+    return list(session.scalars(query.order_by(WaiverRow.expires_at, WaiverRow.id).limit(limit)))
+
+
 def matching(session: Session, key: str, *conditions: ColumnElement[bool]) -> list[WaiverRow]:
     """Return the waivers that concern a test without naming its key.
 

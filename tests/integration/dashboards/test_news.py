@@ -1,5 +1,4 @@
-"""Since you were here: what changed for a reader, on the overview and in the API, until it is
-seen."""
+"""The news of the overview and the API: what changed since a reader was here, until it is seen."""
 
 from __future__ import annotations
 
@@ -12,7 +11,6 @@ import nightly_history
 import stored_jobs
 from api import ELSEWHERE, Api, in_process
 from gonogo_service.flags import store as flags
-from gonogo_service.kit.database import ids
 from gonogo_service.kit.database.encoding import utcnow
 
 BECAME = {
@@ -31,91 +29,125 @@ def tell(api: Api, **given: Any) -> dict[str, list[Any]]:
     return {topic["topic"]: topic["items"] for topic in topics}
 
 
+def see(api: Api, at: datetime) -> None:
+    """Say that the news are seen until then."""
+    answer = api.client.post("/api/v1/news:seen", params={"at": at.isoformat()})
+    assert answer.status_code == 204, answer.text
+
+
 def ran(api: Api, build: int) -> dict[str, str]:
-    """Run each test of BECAME on a build; return their keys."""
+    """Run each test of BECAME on a build of main, and wrong on `pr`; return their keys."""
+    keys = {}
     with api.context.session() as session:
-        return {
-            name: nightly_history.night(
+        for place, (name, wrong) in enumerate(BECAME.items()):
+            test = {**stored_jobs.NIGHTLY, "epsilon": 1e-5 * (1 + place)}
+            is_wrong, seeds = wrong[build - 1], range(3)
+            keys[name] = nightly_history.night(
                 session,
                 f"b{build}",
                 build,
-                range(3),
-                test={**stored_jobs.NIGHTLY, "epsilon": 1e-5 * (1 + place)},
-                wrong=wrong[build - 1],
-                red=range(3) if name == "red" and wrong[build - 1] else (),
+                seeds,
+                test=test,
+                wrong=is_wrong,
+                red=seeds if name == "red" and is_wrong else (),
                 diagnosed=True,
             ).test_key
-            for place, (name, wrong) in enumerate(BECAME.items())
-        }
+            of_pr = {"test": test, "wrong": True, "red": seeds if name == "red" else ()}
+            nightly_history.night(session, f"pr-{build}", build, seeds, branch="pr", **of_pr)
+    return keys
 
 
 def test_a_reader_sees_each_change_with_its_cause_until_it_is_seen(
     migrated_sqlite_url: str,
 ) -> None:
     now = utcnow().replace(hour=12, minute=30)
-    with in_process(migrated_sqlite_url) as api:
-        ids._last = 0  # the ids of what follows are of the past
-        with time_machine.travel(now - timedelta(days=2)):
-            keys = ran(api, 1)
-            assert api.client.post("/api/v1/news:seen").status_code == 204
-            assert tell(api) == {}
-        with time_machine.travel(now):
-            ran(api, 2)
-            news = tell(api)
-            assert {topic: [one["test_key"] for one in items] for topic, items in news.items()} == {
-                "hollow": [keys["hollow"]],
-                "red": [keys["red"]],
-                "fixed": [keys["fixed"]],
-                "gained": [None],
-            }
-            (hollow,), (fixed,), (build,) = news["hollow"], news["fixed"], news["gained"]
-            assert stored_jobs.FAULT in hollow["cause"]
-            assert fixed["cause"] == "was hollow on b1"
-            assert (build["name"], build["before"]) == ("b2", "b1")
-            assert build["cause"] == "2 hollow, 1 red of 4 tests"
-            (flag,) = api.get(f"/flags?test={keys['hollow']}")["items"]
-            assert hollow["links"] == {
-                "page": f"/tests/{keys['hollow']}?branch=main&arch=wormhole&board=n150",
-                "compare": "/compare?base=b1&head=b2",
-                "acknowledge": f"/flags/{flag['id']}#change",
-                "bisect": f"/bisections/new?test={keys['hollow']}&branch=main&first=b1&last=b2",
-            }
-            page = api.client.get("/").text
-            assert all(label in page for label in ("Newly hollow", "Newly red", "Fixed", "Bisect"))
-            assert "epsilon 1e-05" in page, "tests of one shape have labels of their own"
-            acknowledged = {"state": "acknowledged", "reason": "known"}
-            end = {"expires": (now + timedelta(hours=3)).isoformat()}
-            answer = api.client.patch(f"/api/v1/flags/{flag['id']}", json={**acknowledged, **end})
-            assert answer.status_code == 200, answer.text
-            (ending,) = tell(api)["ending"]
-            assert ending["cause"] == "acknowledged by local: known"
-            until = api.client.get("/overview.json").json()["news"]["until"]
-            assert f"news:seen?at={until.replace(':', '%3A')}" in api.client.get("/").text
-            api.client.post("/api/v1/news:seen", params={"at": until})
-            assert tell(api).keys() == {"ending"}, "it still ends"
-        with time_machine.travel(now + timedelta(hours=4)):
-            with api.context.session() as session:
-                flags.expire(session, now=utcnow())
-            (yours,) = tell(api)["yours"]
-            assert yours["cause"].startswith("expired: acknowledged until")
-            assert yours["links"]["acknowledge"] == f"/flags/{flag['id']}#change"
-            api.client.post("/api/v1/news:seen")
-            assert tell(api) == {}
-            assert "Nothing changed" in api.client.get("/").text
+    then, minute = now - timedelta(days=2), timedelta(minutes=1)
+    with time_machine.travel(then) as clock, in_process(migrated_sqlite_url) as api:
+        keys = ran(api, 1)
+        clock.move_to(then + minute)
+        see(api, utcnow())
+        assert tell(api) == {}
+        clock.move_to(now)
+        ran(api, 2)
+        with api.context.session() as session:
+            nightly_history.submit(session, range(3), build="b3", sequence=3)
+        see(api, utcnow() + timedelta(days=9))
+        assert tell(api).keys() == {"hollow", "red", "fixed", "gained"}, "others may commit yet"
+        see(api, then + minute)
+        news = tell(api)
+        assert {topic: [one["test_key"] for one in items] for topic, items in news.items()} == {
+            "hollow": [keys["hollow"]],
+            "red": [keys["red"]],
+            "fixed": [keys["fixed"]],
+            "gained": [None],
+        }
+        (hollow,), (fixed,), (build,) = news["hollow"], news["fixed"], news["gained"]
+        assert stored_jobs.FAULT in hollow["cause"]
+        assert fixed["cause"] == "hollow on b1"
+        assert (build["name"], build["before"]) == ("b2", "b1")
+        assert build["cause"] == "2 hollow, 1 red of 4 tests"
+        (flag,) = (
+            one
+            for one in api.get(f"/flags?test={keys['hollow']}")["items"]
+            if one["branch"] == "main"
+        )
+        assert hollow["page"] == f"/tests/{keys['hollow']}?branch=main&arch=wormhole&board=n150"
+        assert hollow["acknowledge"] == f"/flags/{flag['id']}#change"
+        page = api.client.get("/").text
+        assert all(label in page for label in ("Newly hollow", "Newly red", "Fixed"))
+        assert 'href="/compare?base=b1&amp;head=b2"' in page
+        bisect = f"/bisections/new?test={keys['hollow']}&amp;branch=main&amp;first=b1&amp;last=b2"
+        assert bisect in page
+        assert "epsilon 1e-05" in page, "tests of one shape have labels of their own"
+        acknowledged = {"state": "acknowledged", "reason": "known"}
+        end = {"expires": (now + timedelta(hours=3)).isoformat()}
+        answer = api.client.patch(f"/api/v1/flags/{flag['id']}", json={**acknowledged, **end})
+        assert answer.status_code == 200, answer.text
+        (ending,) = tell(api)["ending"]
+        assert ending["cause"] == "Hollow pass, acknowledged by local: known"
+        assert (ending["test_key"], ending["canonical"]) == (keys["hollow"], hollow["canonical"])
+        clock.move_to(now + minute)
+        until = api.client.get("/overview.json").json()["news"]["until"]
+        assert f"news:seen?at={until.replace(':', '%3A')}" in api.client.get("/").text
+        see(api, datetime.fromisoformat(until))
+        assert tell(api) == {}
+        clock.move_to(now + timedelta(hours=4))
+        with api.context.session() as session:
+            flags.expire(session, now=utcnow())
+        (yours,) = tell(api)["yours"]
+        assert yours["cause"].startswith("Hollow pass, expired: acknowledged until")
+        assert yours["acknowledge"] == f"/flags/{flag['id']}#change"
+        clock.move_to(now + timedelta(hours=5))
+        see(api, utcnow())
+        assert tell(api) == {}
+        assert "Nothing changed" in api.client.get("/").text
 
 
-def test_seen_empties_the_news_of_one_reader_only_and_the_future_is_now(
+def test_each_reader_has_news_of_at_most_thirty_days_and_who_changed_a_flag(
     migrated_sqlite_url: str,
 ) -> None:
     with in_process(migrated_sqlite_url, embedded=False) as api:
-        readers = [api.token("read", name=name) for name in ("ada", "bob")]
+        ada, bob = (api.token("submit", name=name) for name in ("ada", "bob"))
         ran(api, 1)
-        later = (utcnow() + timedelta(days=9)).isoformat()
         client = api.visitor(ELSEWHERE)
-        seen = client.post("/api/v1/news:seen", params={"at": later}, headers=readers[0])
-        assert seen.status_code == 204, seen.text
-        first, second = (client.get("/api/v1/news", headers=reader).json() for reader in readers)
-        assert (first["first"], first["topics"]) == (False, [])
-        assert datetime.fromisoformat(first["since"]) <= utcnow()
-        assert second["first"]
-        assert {topic["topic"] for topic in second["topics"]} == {"hollow", "gained"}
+
+        def news(reader: dict[str, str]) -> Any:
+            return client.get("/api/v1/news", headers=reader).json()
+
+        address = "/api/v1/news:seen"
+        assert client.post(address, headers=ada).status_code == 422
+        for at in ("0001-01-01T00:00:00Z", "1970-01-02T00:00:00Z"):
+            seen = client.post(address, params={"at": at}, headers=ada)
+            assert seen.status_code == 204, seen.text
+            since = datetime.fromisoformat(news(ada)["since"])
+            assert timedelta(days=30) <= utcnow() - since < timedelta(days=31)
+        assert (news(ada)["never_seen"], news(bob)["never_seen"]) == (False, True)
+        assert {topic["topic"] for topic in news(bob)["topics"]} == {"hollow", "gained"}
+        (flag, *_) = client.get("/api/v1/flags", headers=ada).json()["items"]
+        for state, who in (("acknowledged", ada), ("resolved", bob)):
+            change = {"state": state, "reason": "why not"}
+            answer = client.patch(f"/api/v1/flags/{flag['id']}", json=change, headers=who)
+            assert answer.status_code == 200, answer.text
+        (yours,) = (topic for topic in news(ada)["topics"] if topic["topic"] == "yours")
+        assert yours["items"][0]["cause"] == "Hollow pass, resolved by bob: why not"
+        assert "yours" not in {topic["topic"] for topic in news(bob)["topics"]}

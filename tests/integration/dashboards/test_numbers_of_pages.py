@@ -108,12 +108,10 @@ class Lab:
         """Return how many tests have an open flag."""
         return len({flag["test_key"] for flag in self.api.get("/flags?limit=200")["items"]})
 
-    def news(self, topic: str) -> int:
-        """Return the number of a topic of the news."""
-        (count,) = (
-            one["count"] for one in self.api.get("/news")["topics"] if one["topic"] == topic
-        )
-        return int(count)
+    def newly(self, verdicts: tuple[str, ...]) -> int:
+        """Return how many variants of main have such a seed; all ran for the first time."""
+        of_main = (build for builds in self.newest("main").values() for build in builds)
+        return sum(any(build["counts"].get(one) for one in verdicts) for build in of_main)
 
     @property
     def run(self) -> Any:
@@ -145,8 +143,8 @@ NUMBERS: dict[str, tuple[Any, str, Any]] = {
     # the page's address, the pattern of its number, and the number by the API
     "hollow tile": (urls.OVERVIEW, "N</strong> <span>Hollow<", lambda lab: lab.standing(HOLLOW)),
     "red tile": (urls.OVERVIEW, "N</strong> <span>Red<", lambda lab: lab.standing(RED)),
-    "lost": (urls.OVERVIEW, "N</strong><span>tests without", lambda lab: lab.standing(LOST)),
-    "tests of the tile": (urls.OVERVIEW, "of N tests", lambda lab: lab.ran()),
+    "lost": (urls.OVERVIEW, "N</strong><span>tests? with crashes", lambda lab: lab.standing(LOST)),
+    "tests of the tile": (urls.OVERVIEW, "of N tests in 30 days", lambda lab: lab.ran()),
     "devices": (
         urls.OVERVIEW,
         "of N devices",
@@ -162,7 +160,7 @@ NUMBERS: dict[str, tuple[Any, str, Any]] = {
         "Hollow pass N</span>",
         lambda lab: len(lab.api.get("/flags?kind=passes_by_tolerance&limit=200")["items"]),
     ),
-    "newly hollow": (urls.OVERVIEW, "N more: newly hollow", lambda lab: lab.news("hollow") - 3),
+    "newly hollow": (urls.OVERVIEW, "newly hollow N", lambda lab: lab.newly(HOLLOW)),
     "hollow chip": (urls.TESTS, "Hollow N<", lambda lab: lab.standing(HOLLOW)),
     "red chip": (urls.TESTS, "Red N<", lambda lab: lab.standing(RED)),
     "flags chip": (urls.TESTS, "Open flags N<", lambda lab: lab.flagged()),

@@ -12,7 +12,6 @@ import nightly_history
 import stored_jobs
 import stored_webhooks
 from api import Api
-from gonogo import urls
 from gonogo_dashboards.kit import site
 from gonogo_dashboards.pages import make_routes
 from gonogo_dashboards.search.search_page import LIMIT
@@ -24,16 +23,26 @@ from gonogo_service.waivers.model import WaiverRow
 SHA = "c0ffee1234567890c0ffee1234567890c0ffee12"
 
 
-def test_a_job_is_found_by_its_commit_although_no_build_was_registered(api: Api) -> None:
+def test_a_job_is_found_by_its_commit_and_its_branch_once_unless_it_is_the_main_one(
+    api: Api,
+) -> None:
     commit = {"repository": "tt/ttnn", "sha": SHA, "pull_request": None}
+
+    def hits(text: str) -> list[tuple[str, str]]:
+        items = api.client.get(f"/search.json?q={text}").json()["items"]
+        return [(item["label"], item["details"]) for item in items]
+
     with api.context.session() as session:
-        stored_jobs.submit(session)
-        job = stored_jobs.submit(session, commit=commit)
+        job = stored_jobs.submit(session, build="b1", branch="main", commit=commit).id
     for text in ("c0ffee1", SHA, SHA.upper()):
-        branch, hit = api.client.get(f"/search.json?q={text}").json()["items"]
-        assert branch["url"].startswith(f"{urls.BRANCH}?head=")
-        assert (hit["kind"], hit["url"]) == ("job", f"/jobs/{job.id}")
-        assert hit["details"] == "commit c0ffee123456 · tt-train-2025"
+        assert hits(text) == [(job, "commit c0ffee123456 · b1")]
+    with api.context.session() as session:
+        stored_jobs.submit(session, build="pr-7", branch="pr", commit=commit)
+    registered = {"name": "pr-7", "executor": "ttnn", "branch": "pr", "commit": SHA}
+    assert api.client.post("/api/v1/builds", json=registered).status_code == 201
+    labels = [label for label, _ in hits("c0ffee1")]
+    assert labels.count("pr-7 beside main") == 1
+    assert "b1 beside main" not in labels
 
 
 def test_a_line_leads_to_the_tests_that_the_search_leaves_out(api: Api) -> None:
