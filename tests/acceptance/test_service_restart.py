@@ -65,9 +65,11 @@ def test_no_request_fails_while_the_api_is_restarted(
     tmp_path: Path, migrated_sqlite_url: str, redis_url: str
 ) -> None:
     environment = clean_environment(
-        GONOGO_EMBEDDED="true", GONOGO_DATABASE_URL=migrated_sqlite_url,
-        GONOGO_BROKER_URL=redis_url, GONOGO_SECRET_KEY="k" * 32,
-    )  # fmt: skip
+        GONOGO_EMBEDDED="true",
+        GONOGO_DATABASE_URL=migrated_sqlite_url,
+        GONOGO_BROKER_URL=redis_url,
+        GONOGO_SECRET_KEY="k" * 32,
+    )
     listener = socket.create_server(("127.0.0.1", 0), backlog=64)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     statuses: Counter[object] = Counter()

@@ -108,8 +108,11 @@ def test_every_change_of_health_has_a_row_an_audit_and_a_letter(engine: Engine) 
     assert report(engine, "good", "well again", canary="ttnn", digests={"dx": "ab"})
     recovered = look(engine)
     assert [(change["before"], change["after"]) for change in recovered["history"]] == [
-        ("bad", "good"), ("bad", "bad"), ("good", "bad"), (None, "good"),
-    ]  # fmt: skip
+        ("bad", "good"),
+        ("bad", "bad"),
+        ("good", "bad"),
+        (None, "good"),
+    ]
     assert recovered["history"][2]["evidence"]["steps"] == [{"rung": "re-open"}]
     canary = {name: recovered["canary"][name] for name in ("build", "arch", "outputs")}
     assert canary == {"build": "ttnn", "arch": "wormhole", "outputs": {"dx": "ab"}}

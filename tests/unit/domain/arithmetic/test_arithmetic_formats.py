@@ -57,9 +57,14 @@ def test_rounds_to_nearest_as_ml_dtypes_does(form: str) -> None:
     random = np.random.default_rng(1).integers(0, 2**32, 20_000).astype(np.uint32)
     with np.errstate(all="ignore"):
         values = np.concatenate(
-            [every_number(form), middles, np.nextafter(middles.astype(np.float32), np.float32(0)),
-             random.view(np.float32), [464, 465, 65519, 65520, 61439, 61440, 1e30]]
-        ).astype(np.float32)  # fmt: skip
+            [
+                every_number(form),
+                middles,
+                np.nextafter(middles.astype(np.float32), np.float32(0)),
+                random.view(np.float32),
+                [464, 465, 65519, 65520, 61439, 61440, 1e30],
+            ]
+        ).astype(np.float32)
         expected = values.astype(TYPES[form]).astype(np.float32)
     assert equal(round_to(values, form), expected.astype(np.float64))
 

@@ -15,13 +15,17 @@ from gonogo.graph import trace
 
 PROGRAMS = [
     (Program(), "blocked sums"),
-    (Program(stored={"xhat": "bf16/away", "s1": "bf16/away", "e": "fp16"}, order="running"),
-     "xhat, s1 in bf16, ties away from zero; e in fp16; running sums"),
+    (
+        Program(stored={"xhat": "bf16/away", "s1": "bf16/away", "e": "fp16"}, order="running"),
+        "xhat, s1 in bf16, ties away from zero; e in fp16; running sums",
+    ),
     (Program(narrow="bf16"), "bf16 operations in an unknown order"),
     (Program(narrow="fp16", narrow_sums=True), "fp16 operations and sums in an unknown order"),
-    (Program(rules={"P": Rule("exact")}, flush=True),
-     "blocked sums; 1 operations known to the bit; subnormal numbers flushed to 0"),
-]  # fmt: skip
+    (
+        Program(rules={"P": Rule("exact")}, flush=True),
+        "blocked sums; 1 operations known to the bit; subnormal numbers flushed to 0",
+    ),
+]
 
 
 @pytest.mark.parametrize(("program", "label"), PROGRAMS)

@@ -50,10 +50,15 @@ def test_a_new_program_says_what_changed_and_since_which_builds() -> None:
         ({STORED: 8}, nights(BLOCKED, RUNNING)),
     ],
     ids=[
-        "the same", "no build before", "nothing explains it now", "its seeds disagree",
-        "nothing explained it before", "the earlier seeds disagree", "the earlier builds disagree",
+        "the same",
+        "no build before",
+        "nothing explains it now",
+        "its seeds disagree",
+        "nothing explained it before",
+        "the earlier seeds disagree",
+        "the earlier builds disagree",
     ],
-)  # fmt: skip
+)
 def test_nothing_is_said_where_seeds_or_builds_don_t_agree(
     here: Programs, earlier: list[BuildPrograms]
 ) -> None:

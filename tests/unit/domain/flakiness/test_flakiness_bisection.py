@@ -117,8 +117,14 @@ def test_each_side_of_a_change_is_searched_up_to_it() -> None:
     tallies: list[Tally] = [(6 * red, 6) for red in bad]
     parts = search_states(tallies, sharp=True)
     assert [(part.low, part.high) for part in parts] == [
-        (0, 23), (0, 19), (20, 23), (0, 10), (11, 19), (0, 4), (5, 10),
-    ]  # fmt: skip
+        (0, 23),
+        (0, 19),
+        (20, 23),
+        (0, 10),
+        (11, 19),
+        (0, 4),
+        (5, 10),
+    ]
     assert [part.culprit for part in parts if part.located] == [20, 11, 5]
     assert search_states(tallies, sharp=True, several=False) == parts[:1]
     # a single build beside a change has nothing to search

@@ -72,11 +72,15 @@ def test_the_prediction_is_the_median_of_the_thresholds() -> None:
     ("predicted", "upper", "at_most", "words"),
     [
         (0.002, 0.002, True, "fewer than 2 failures per thousand seeds at 95% confidence"),
-        (0.002, 0.003, True,
-         "at most 2 failures per thousand seeds predicted, 3 at 95% confidence"),
+        (
+            0.002,
+            0.003,
+            True,
+            "at most 2 failures per thousand seeds predicted, 3 at 95% confidence",
+        ),
         (0.002, 0.002, False, "2 failures per thousand seeds predicted, 2 at 95% confidence"),
     ],
-)  # fmt: skip
+)
 def test_rates_are_told_with_their_bound(
     predicted: float, upper: float, at_most: bool, words: str
 ) -> None:

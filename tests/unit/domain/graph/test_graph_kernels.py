@@ -55,17 +55,22 @@ def test_blocks_give_what_the_whole_gives(kernel, inputs):
 
 CUTS = {
     "layernorm": [(4, {"y": 0, "mean": 0, "rstd": 0}, {}), (6, {}, {"mean": "mean"})],
-    "layernorm_backward": [(4, {"dx": 0}, {"dgamma": "sum", "dbeta": "sum"}),
-        (6, {"dgamma": 0, "dbeta": 1}, {})],
+    "layernorm_backward": [
+        (4, {"dx": 0}, {"dgamma": "sum", "dbeta": "sum"}),
+        (6, {"dgamma": 0, "dbeta": 1}, {}),
+    ],
     "rmsnorm": [(4, {"y": 1, "rstd": 1}, {}), (2, {"y": 0, "rstd": 0}, {})],
     "group_norm": [(4, {"y": 0}, {}), (2, {"y": 1}, {})],
-    "batch_norm": [(6, {"y": 1, "mean": 0}, {}), (5, {}, {"mean": "mean"}),
-        (4, {}, {"mean": "mean"})],
+    "batch_norm": [
+        (6, {"y": 1, "mean": 0}, {}),
+        (5, {}, {"mean": "mean"}),
+        (4, {}, {"mean": "mean"}),
+    ],
     "attention": [(6, {"y": 1}, {}), (4, {"y": 2}, {}), (2, {"y": 0}, {})],
     "cross_entropy": [(6, {"losses": 0, "gradient": 0}, {"loss": "mean"})],
     "embedding": [(4, {"y": 2}, {}), (3, {"y": 1}, {}), (2, {"y": 0}, {})],
     "gram": [(6, {}, {"product": "sum", "sum": "sum"}), (4, {}, {"columns": "sum", "sum": "sum"})],
-}  # fmt: skip
+}
 """All cuts of some kernels: groups, the outputs' axes, totals."""
 
 

@@ -163,8 +163,13 @@ def test_a_downstream_output_shows_its_difference_and_counts_for_nothing() -> No
     reference_entry = entry(judgement, "linear")
     names = ("explanation", "within", "arithmetic", "max_abs", "ulp_max", "mismatch_fraction")
     assert [reference_entry[name] for name in names] == [
-        "not_judged", None, None, 2.0**-6, 1.0, 1.0,
-    ]  # fmt: skip
+        "not_judged",
+        None,
+        None,
+        2.0**-6,
+        1.0,
+        1.0,
+    ]
     assert "linear" not in pair(case, outputs, reference_outputs).outputs
 
 

@@ -52,15 +52,21 @@ def test_every_way_gives_the_reference_s_values_in_float64(name: str, statistics
 
 
 ODD: list[tuple[dict[str, Any], str, str]] = [
-    ({"kernel": "matmul", "shape": [33, 70], "parameters": {"columns": 40}}, "without-tile-0/y",
-     "leaves out tile 0 of 3"),
+    (
+        {"kernel": "matmul", "shape": [33, 70], "parameters": {"columns": 40}},
+        "without-tile-0/y",
+        "leaves out tile 0 of 3",
+    ),
     ({"kernel": "embedding", "shape": [5, 7]}, "shifted+1/table", "1 columns too early"),
     ({"kernel": "adam", "shape": [9, 40]}, "uncorrected", "leaves out the corrections"),
     ({"kernel": "topk", "shape": [6, 50], "parameters": {"k": 5}}, "smallest", "smallest"),
-    ({"kernel": "attention_masked", "shape": [1, 2, 9, 16]}, "missing/product@scores",
-     "product is missing"),
+    (
+        {"kernel": "attention_masked", "shape": [1, 2, 9, 16]},
+        "missing/product@scores",
+        "product is missing",
+    ),
     ({"kernel": "mean", "shape": [4, 3, 65]}, "without-last/y", "leaves out the last column"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("fields", "wrong", "words"), ODD, ids=lambda value: str(value)[:24])

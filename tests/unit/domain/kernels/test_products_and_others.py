@@ -128,8 +128,10 @@ def test_right_kernels_are_explained_and_a_fault_is_not(case: Case) -> None:
 
 def test_products_may_be_added_in_any_order_and_need_all_terms() -> None:
     case, random = Case("matmul", (64, 256), {"columns": 64}), np.random.default_rng(5)
-    inputs = {name: random.uniform(-1, 1, array.shape).astype(np.float32)
-              for name, array in case.inputs("fp32").items()}  # fmt: skip
+    inputs = {
+        name: random.uniform(-1, 1, array.shape).astype(np.float32)
+        for name, array in case.inputs("fp32").items()
+    }
     a, b = inputs.values()
     terms = a.T[:, :, None] * b[:, None, :]
     running = np.add.accumulate(terms, axis=0)[-1]

@@ -49,7 +49,7 @@ RECORDED = {
     "moreh.layer_norm_backward: layernorm_bw 1x1x32x64, accumulate bf16": 2213207163,
     "ttnn.generic_op: layernorm_bw 33x50": 3569512618,
     "ttnn.generic_op: layernorm_bw 3x70x50, accumulate bf16": 2056811386,
-}  # fmt: skip
+}
 """The checksum of the simulated kernel's first output, in fp32; tests/simulator runs it."""
 KNOWN = [pytest.param(case, id=case.name) for case in CASES]
 

@@ -150,14 +150,18 @@ def test_a_message_rebuilds_the_call(heard: list[Comparison]) -> None:
 @pytest.mark.parametrize(
     ("actual", "expected", "gate", "words"),
     [
-        ([1.0, np.nan], [1.0, 2.0], {"atol": 1},
-         "1 of 2 values are not finite on one side only (1 nan)"),
+        (
+            [1.0, np.nan],
+            [1.0, 2.0],
+            {"atol": 1},
+            "1 of 2 values are not finite on one side only (1 nan)",
+        ),
         (np.ones((2, 3)), np.ones((3, 2)), {}, "shapes differ: [2, 3], expected [3, 2]"),
         ([1.0, -2.0, 3.0], [1.0, 2.0, 3.0], {"pcc": 0.9}, "PCC 0.397"),
         (np.array([1.0, 1 + 2**-20], "f4"), [1.0, 1.0], {"ulp": 2}, "8 ULP above 2"),
         ({"y": 1.0}, {"mean": 1.0}, {}, "the outputs differ: y; expected mean"),
     ],
-)  # fmt: skip
+)
 def test_each_comparator_says_what_it_misses(
     actual: Any, expected: Any, gate: dict[str, float], words: str
 ) -> None:

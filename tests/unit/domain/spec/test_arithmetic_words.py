@@ -22,16 +22,22 @@ def entry(arithmetic: str, explanation: str = "explained", **more: Any) -> dict[
 @pytest.mark.parametrize(
     ("entries", "words"),
     [
-        ([entry("tt-train", detection_limits=["mean", "factors below 1 %"])] * 2,
-         "arithmetic of y: tt-train; couldn't have seen: mean; factors below 1 %"),
-        ([entry("blocked sums")] * 2 + [entry("running sums"), entry("fused", "unexplained")],
-         "arithmetic of y: blocked sums in 2 of 4 seeds; running sums in 1 of 4 seeds;"
-         " none explains it in 1 of 4 seeds (closest: fused)"),
-        ([entry("fused", "suspect"), entry("fused", "inconclusive")],
-         "arithmetic of y: none explains it in 2 of 2 seeds (closest: fused)"),
+        (
+            [entry("tt-train", detection_limits=["mean", "factors below 1 %"])] * 2,
+            "arithmetic of y: tt-train; couldn't have seen: mean; factors below 1 %",
+        ),
+        (
+            [entry("blocked sums")] * 2 + [entry("running sums"), entry("fused", "unexplained")],
+            "arithmetic of y: blocked sums in 2 of 4 seeds; running sums in 1 of 4 seeds;"
+            " none explains it in 1 of 4 seeds (closest: fused)",
+        ),
+        (
+            [entry("fused", "suspect"), entry("fused", "inconclusive")],
+            "arithmetic of y: none explains it in 2 of 2 seeds (closest: fused)",
+        ),
     ],
     ids=["one for all seeds", "several, and one that none explains", "none explains any"],
-)  # fmt: skip
+)
 def test_the_arithmetics_of_an_output_are_one_line(
     entries: list[dict[str, Any]], words: str
 ) -> None:

@@ -103,11 +103,15 @@ def test_a_kernel_s_builds_are_those_whose_fault_changes_it() -> None:
         ("drop-s1", "emulator", "layernorm_fw", "only of layernorm_bw; it would run as"),
         ("mean-last-tile-missing", "emulator", "layernorm_bw", "only of layernorm_fw; it would"),
         ("mean-last-tile-missing", "emulator", "rmsnorm_fw", "did you mean 'last-tile-missing'"),
-        ("gamma-shifted-tile", "emulator", "groupnorm_fw",
-         "layernorm_bw, rmsnorm_fw, rmsnorm_bw; it"),
+        (
+            "gamma-shifted-tile",
+            "emulator",
+            "groupnorm_fw",
+            "layernorm_bw, rmsnorm_fw, rmsnorm_bw; it",
+        ),
         ("ttnn-legacy", "ttnn", "layernorm_bw", "no output of layernorm_bw (dx, dgamma, dbeta)"),
     ],
-)  # fmt: skip
+)
 def test_a_build_of_another_kernel_is_refused_with_the_builds_that_belong(
     name: str, executor: str, kernel: str, message: str
 ) -> None:

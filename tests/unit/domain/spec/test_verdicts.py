@@ -182,8 +182,10 @@ BOTH = Tolerance(rtol=1e-3, atol=0.5, pcc=0.999)
         (Tolerance(pcc=0.0), {"pcc_deficit": 1.5}, False),
         *((Tolerance(pcc=0.999), {"pcc_deficit": n}, False) for n in (0.0011, None, math.nan)),
         (Tolerance(frobenius=0.015), {"rel_frobenius": 0.015}, True),
-        *((Tolerance(frobenius=0.015), {"rel_frobenius": n}, False)
-          for n in (0.0151, None, math.nan)),
+        *(
+            (Tolerance(frobenius=0.015), {"rel_frobenius": n}, False)
+            for n in (0.0151, None, math.nan)
+        ),
         (Tolerance(ulp=32), {"ulp_max": 32.0}, True),
         *((Tolerance(ulp=32), {"ulp_max": n}, False) for n in (32.5, None, math.nan)),
         # each that is declared
@@ -191,7 +193,7 @@ BOTH = Tolerance(rtol=1e-3, atol=0.5, pcc=0.999)
         (BOTH, {"pcc_deficit": 0.1}, False),
         (BOTH, {"needed_atol": {"0.001": 0.6}}, False),
     ],
-)  # fmt: skip
+)
 def test_stored_numbers_decide_whether_an_output_is_within_a_tolerance(
     tolerance: Tolerance | None, statistics: dict[str, Any], is_within: bool
 ) -> None:
