@@ -17,7 +17,6 @@ from sqlalchemy.orm import Session
 from gonogo.flakiness.arithmetic_changes import MIN_ELEMENTS, BuildPrograms, pooled
 from gonogo.flakiness.classes import Class, Classification, OpenFlag, RunSummary
 from gonogo.flakiness.classification import classify
-from gonogo.flakiness.device_times import Times
 from gonogo.flakiness.gating import FailOn, Gate, gate
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.waivers import waivable, waived
@@ -36,7 +35,7 @@ from gonogo_service.results import arithmetics, flips
 from gonogo_service.suites.model import RunJobRow
 from gonogo_service.tests import build_series, device_times, test_specs
 from gonogo_service.tests.model import TestSpecRow
-from gonogo_service.tests.variants import ISOLATED
+from gonogo_service.tests.variants import ISOLATED, JobFacts
 from gonogo_service.waivers import store as waivers
 
 _UNEXPLAINED = (Verdict.fail, Verdict.pass_by_tolerance)
@@ -116,14 +115,7 @@ def compare_sides(
     flags = _flags(session, keys, *both, now)
     active_waivers = waivers.in_force(session, both[1].ids, now=now)
     short_names, names = _names(session, both, places, specs)
-    on_base, on_head = _with_times(
-        session,
-        both,
-        [
-            _with_programs(session, side, both, recorded)
-            for side, recorded in zip(both, _recorded(session, both, every_record), strict=True)
-        ],
-    )
+    on_base, on_head = _with_numbers(session, both, every_record)
     pairs = _pairs(session, *both)
     compared = []
     classifiers: dict[Any, Callable[..., Classification]] = {}
@@ -165,81 +157,63 @@ def _classifier(flags: Sequence[OpenFlag]) -> Callable[..., Classification]:
     return sides.shared(lambda before, after: classify(before, after, flags))
 
 
-def _recorded(
-    session: Session, both: tuple[SideResults, SideResults], every: bool
+def _with_numbers(
+    session: Session, both: tuple[SideResults, SideResults], every_record: bool
 ) -> list[dict[Place, RunSummary]]:
-    """Return the results of base and head, with records where errors have to be compared.
+    """Return the results of base and head; kernels that ran on both have what can be compared.
 
-    They have to be where some seed of a kernel is unexplained. A record has a test's seeds.
+    That is the seeds where some seed is unexplained, the arithmetics, and the seconds on devices. A
+    test of a gtest or pytest selection isn't a kernel.
     """
-    base, head = (side.tests for side in both)
+    common = both[0].facts.keys() & both[1].facts.keys()
+    ran = {place: [side.tests[place] for side in both] for place in common}
     compared = sorted(
         place
-        for place in both[0].facts.keys() & both[1].facts.keys()
-        if base[place].judged and head[place].judged
-        if every or base[place].of(*_UNEXPLAINED) or head[place].of(*_UNEXPLAINED)
+        for place, runs in ran.items()
+        if all(run.judged for run in runs)
+        if every_record or any(run.of(*_UNEXPLAINED) for run in runs)
     )
     seeds = min(build_series.SEEDS_PER_BUILD, max(MIN_SEEDS, MAX_SEEDS // max(1, len(compared))))
-    recorded_sides = []
+    every = (job for side in both for place in common for job in side.facts[place])
+    times = device_times.per_job(session, every)
+    # another executor is another program
+    executors = {place: both[1].facts[place][0].executor for place in common}
+    sides_with_numbers = []
     for side in both:
-        jobs = {place: side.facts.get(place, ()) for place in compared}
-        records = build_series.records_of(session, jobs, seeds=seeds)
-        recorded = {
-            place: replace(side.tests[place], record=place_records[-1] if place_records else None)
-            for place, place_records in records.items()
+        facts = {place: side.facts[place] for place in common}
+        of_compared = {place: facts[place] for place in compared}
+        records = build_series.records_of(session, of_compared, seeds=seeds)
+        programs = _programs(session, facts)
+        numbers = {
+            place: replace(
+                side.tests[place],
+                record=next(reversed(records.get(place, ())), None),
+                programs=programs.get(place),
+                times=tuple(
+                    time
+                    for job in jobs
+                    if job.executor == executors[place]
+                    for time in times.get(job.id, ())
+                ),
+            )
+            for place, jobs in facts.items()
         }
-        recorded_sides.append({**side.tests, **recorded})
-    return recorded_sides
+        sides_with_numbers.append({**side.tests, **numbers})
+    return sides_with_numbers
 
 
-def _with_programs(
-    session: Session,
-    side: SideResults,
-    both: tuple[SideResults, SideResults],
-    results: Mapping[Place, RunSummary],
-) -> dict[Place, RunSummary]:
-    """Return the results of a side with the arithmetics found in its seeds.
-
-    Only kernels that ran on both sides are read: a test of a gtest or pytest selection isn't one.
-    """
-    places = both[0].facts.keys() & both[1].facts.keys()
-    jobs = {place: [job.id for job in side.facts[place][:PROGRAM_JOBS]] for place in places}
-    ids = sorted(job for members in jobs.values() for job in members)
-    read = arithmetics.of_jobs(session, ids, min_elements=MIN_ELEMENTS)
-    programs: dict[Place, BuildPrograms] = {}
-    for place, members in jobs.items():
-        if stored := [read[job] for job in members if job in read]:
-            programs[place] = pooled(side.facts[place][0].build, stored)
-    with_them = {
-        place: replace(results[place], programs=programs[place])
-        for place in programs
-        if place in results
+def _programs(
+    session: Session, facts: Mapping[Place, Sequence[JobFacts]]
+) -> dict[Place, BuildPrograms]:
+    """Return the arithmetics that the seeds of kernels on a side show."""
+    ids = {place: [job.id for job in jobs[:PROGRAM_JOBS]] for place, jobs in facts.items()}
+    every = sorted(job for members in ids.values() for job in members)
+    read = arithmetics.of_jobs(session, every, min_elements=MIN_ELEMENTS)
+    return {
+        place: pooled(facts[place][0].build, stored)
+        for place, members in ids.items()
+        if (stored := [read[job] for job in members if job in read])
     }
-    return {**results, **with_them}
-
-
-def _with_times(
-    session: Session,
-    both: tuple[SideResults, SideResults],
-    results: Sequence[Mapping[Place, RunSummary]],
-) -> list[dict[Place, RunSummary]]:
-    """Return the results of base and head with the seconds of kernels that ran on both.
-
-    They are those of the executor that ran last on head, as another one is another program.
-    """
-    places = both[0].facts.keys() & both[1].facts.keys()
-    every = (job for side in both for place in places for job in side.facts[place])
-    by_job = device_times.per_job(session, every)
-
-    def times(side: SideResults, place: Place) -> tuple[Times, ...]:
-        executor = both[1].facts[place][0].executor
-        jobs = (job.id for job in side.facts[place] if job.executor == executor)
-        return tuple(time for job in jobs for time in by_job.get(job, ()))
-
-    return [
-        {**of_side, **{p: replace(of_side[p], times=times(side, p)) for p in places if by_job}}
-        for side, of_side in zip(both, results, strict=True)
-    ]
 
 
 def _pairs(session: Session, base: SideResults, head: SideResults) -> dict[Place, BuildPair]:
