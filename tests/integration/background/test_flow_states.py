@@ -346,6 +346,18 @@ def test_the_last_message_of_an_attempt_is_kept_with_it_and_heard_once(current: 
     assert attempts.device_of(current, item.attempt) is None
 
 
+def test_an_attempt_ends_when_all_that_it_sent_is_stored(current: Session) -> None:
+    job = submit(current, 2)
+    before = job.version
+    (item,) = send(current)
+    assert now_of(current, job).version > before
+    finish(current, item)
+    assert [one["state"] for one in attempts_of(current, job.id)] == ["reported"]
+    store(current, item, [row(0), row(1)])
+    assert [one["state"] for one in attempts_of(current, job.id)] == ["done"]
+    assert now_of(current, job).state == "finished"
+
+
 @pytest.mark.parametrize(("table", "place"), [(AttemptRow, "attempt"), (ChunkRow, "chunk")])
 def test_a_message_is_read_against_the_state_that_another_process_wrote(
     current: Session, table: type[AttemptRow | ChunkRow], place: str
