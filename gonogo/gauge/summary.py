@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from gonogo.flakiness.grades import Sharpness
@@ -149,13 +149,13 @@ class Slack:
     """The declared one that leaves right kernels the least room"""
     needed: float | None
     """The largest error that a right kernel may have; null where nothing bounds it"""
-    advised: float | None
+    advised: float | None = None
     """The largest that the advised tolerance allows; null where that depends on the values"""
-    advice: dict[str, float]
+    advice: dict[str, float] = field(default_factory=dict)
     """The advised tolerance of the output; {} for none"""
-    passing: float | None
+    passing: float | None = None
     """The largest error of a mutant that passes the test; null for none beyond a right kernel's"""
-    mutant: str | None
+    mutant: str | None = None
 
     @property
     def factor(self) -> float | None:

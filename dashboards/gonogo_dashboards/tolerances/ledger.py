@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -63,32 +63,30 @@ class PatchView:
     """The tests' titles, by key"""
 
 
-def reader(
+def listed(
     memory: Memory,
-) -> Callable[[Session, Mapping[str, str], str | None, int, datetime], LedgerView]:
-    """Return the reader of the list; `memory` is that of the weeks."""
-
-    def listed(
-        session: Session, query: Mapping[str, str], cursor: str | None, limit: int, now: datetime
-    ) -> LedgerView:
-        given = {name: text for name in NOUN.filters if (text := query.get(name, "").strip())}
-        gauged, since = gauges.slacks(session), now - WINDOW
-        page = tolerances.page(
-            session, gauged, since=since, limit=limit, cursor=cursor or None, **given
-        )
-        weeks = tuple(tolerances.weeks(session, gauged, memory, now))
-        view = list_view(page, dict, urls.tolerances, now, given)
-        advised = [line["key"] for line in view.items if is_advised(line)]
-        return LedgerView(
-            **vars(view),
-            entries=entry_names.latest(session, {line.key for line in page.items}),
-            limits=tolerances.detection_limits(session, page.items),
-            weeks=weeks,
-            bars=sparks.bars([(week.median or 0.0, _sentence(week), False) for week in weeks]),
-            patch_url=urls.tolerance_patch(advised) if advised else "",
-        )
-
-    return listed
+    session: Session,
+    query: Mapping[str, str],
+    cursor: str | None,
+    limit: int,
+    now: datetime,
+) -> LedgerView:
+    """Return the list; `memory` is that of the weeks."""
+    given = {name: text for name in NOUN.filters if (text := query.get(name, "").strip())}
+    gauged = gauges.slacks(session)
+    about: Mapping[str, Any] = {"since": now - WINDOW, "limit": limit, "cursor": cursor, **given}
+    page = tolerances.page(session, gauged, **about)
+    weeks = tuple(tolerances.weeks(session, gauged, memory, now))
+    view = list_view(page, dict, urls.tolerances, now, given)
+    advised = [line["key"] for line in view.items if is_advised(line)]
+    return LedgerView(
+        **vars(view),
+        entries=entry_names.latest(session, {line.key for line in page.items}),
+        limits=tolerances.detection_limits(session, page.items),
+        weeks=weeks,
+        bars=sparks.bars([(week.median or 0.0, _sentence(week), False) for week in weeks]),
+        patch_url=urls.tolerance_patch(advised) if advised else "",
+    )
 
 
 def patch(session: Session, settings: Settings, keys: Sequence[str]) -> PatchView:

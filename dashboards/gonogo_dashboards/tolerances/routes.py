@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 
 from fastapi import Request
 from sqlalchemy.orm import Session
@@ -28,7 +29,7 @@ def add(site: Site) -> None:
         urls.TOLERANCES,
         "tolerances/tolerances.html",
         ToleranceLine,
-        ledger.reader(Memory()),
+        partial(ledger.listed, Memory()),
         "Which tolerances are loose, and what passes?",
     )
     site.add(

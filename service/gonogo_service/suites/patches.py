@@ -13,7 +13,6 @@ from sqlalchemy.orm import Session
 
 from gonogo.gauge.report import declared_of
 from gonogo.gauge.summary import Slack
-from gonogo.gauge.windows import Tolerances
 from gonogo.settings import Settings
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.gauges import store as gauges
@@ -24,7 +23,6 @@ from gonogo_service.tests import entry_names, test_list
 
 MAX_SUITES = 20
 """Suites of a request: the text of each is read."""
-_NO_END = "\\ No newline at end of file"
 Advised = Mapping[str, Sequence[Slack]]
 """Key of a test -> its outputs, of which some have an advised tolerance."""
 
@@ -140,7 +138,7 @@ def _diff(file: SuiteFile, after: str) -> Iterator[str]:
     """Yield the lines of a unified diff; a line ends at a line feed only, as git has it."""
     texts = StringIO(file.text).readlines(), StringIO(after).readlines()
     for line in unified_diff(*texts, f"a/{file.path}", f"b/{file.path}"):
-        yield line if line.endswith("\n") else f"{line}\n{_NO_END}\n"
+        yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
 
 
 def _changed(tests: Mapping[str, TestSpec], advised: Advised) -> TestSpec:
@@ -151,16 +149,20 @@ def _changed(tests: Mapping[str, TestSpec], advised: Advised) -> TestSpec:
     if missing := len(tests.keys() - advised.keys()):
         shared = f"it makes {len(tests)} tests, which share a tolerance"
         raise NotEditable(f"{shared}; without advice, or not selected: {missing}")
-    tolerances = [_advised_tolerance(test, advised[key]) for key, test in tests.items()]
-    first = tolerances[0]
-    if any(_comparators(one) != _comparators(first) for one in tolerances):
+    tolerances = [
+        {name: one.to_json() for name, one in declared_of(test).items()}
+        | {one.output: one.advice for one in advised[key] if one.advice}
+        for key, test in tests.items()
+    ]
+    first, *others = ({output: set(one) for output, one in each.items()} for each in tolerances)
+    if any(other != first for other in others):
         raise NotEditable("it makes tests whose advised tolerances have different comparators")
     loosest = {
         output: {
             name: (min if name == "pcc" else max)(one[output][name] for one in tolerances)
-            for name in limits
+            for name in names
         }
-        for output, limits in first.items()
+        for output, names in first.items()
     }
     if all(test.replace(tolerance=loosest) == test for test in tests.values()):
         raise NotEditable("it has the advised tolerance")
@@ -176,13 +178,3 @@ def _is_wider(test: TestSpec, changed: TestSpec) -> bool:
         for name, limit in one.to_json().items()
         if name in old.get(output, ())
     )
-
-
-def _comparators(tolerance: Tolerances) -> dict[str, set[str]]:
-    return {output: set(limits) for output, limits in tolerance.items()}
-
-
-def _advised_tolerance(test: TestSpec, slacks: Sequence[Slack]) -> Tolerances:
-    """Return the advised tolerance of each output, and the declared one where none is advised."""
-    declared = {name: one.to_json() for name, one in declared_of(test).items()}
-    return declared | {one.output: one.advice for one in slacks if one.advice}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 from yaml.nodes import CollectionNode, MappingNode, Node
@@ -18,19 +18,18 @@ from gonogo_service.suites.noun import OF_A_RUN
 MAX_DEPTH = 100
 """libyaml calls itself for each level, and would end the process."""
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_UNREADABLE = FieldError, LookupError, RecursionError, TypeError, ValueError, yaml.YAMLError
+_UNREADABLE = (
+    *(AttributeError, LookupError, RecursionError, TypeError, ValueError),
+    *(FieldError, yaml.YAMLError),
+)
 
 
 class NotEditable(ValueError):
     """A tolerance can't be changed in a file; the message says why."""
 
 
-class _Edit(NamedTuple):
-    """A text that replaces the characters from start to end."""
-
-    start: int
-    end: int
-    text: str
+Edit = tuple[int, int, str]
+"""Start, end, and the text that replaces the characters between them."""
 
 
 def is_of(file: SuiteFile, suite: Mapping[str, Any]) -> bool:
@@ -43,7 +42,7 @@ def is_of(file: SuiteFile, suite: Mapping[str, Any]) -> bool:
             content = yaml.load(file.text, _LOADER)
         suite_fields = {name: value for name, value in content.items() if name not in OF_A_RUN}
         return SuiteIn.parse(suite_fields).content() == suite
-    except (AttributeError, *_UNREADABLE):
+    except _UNREADABLE:
         return False
 
 
@@ -67,8 +66,8 @@ def with_tolerances(
         edits = [_edit(file, entries.value[number], one) for number, one in tolerances.items()]
     except _UNREADABLE:
         edits = []
-    for edit in sorted(edits, reverse=True):
-        text = text[: edit.start] + edit.text + text[edit.end :]
+    for start, end, new in sorted(edits, reverse=True):
+        text = text[:start] + new + text[end:]
     if not is_of(file.model_copy(update={"text": text}), changed):
         places = ", ".join(f"entries.{number}" for number in tolerances)
         raise NotEditable(f"the tolerance of {places} can't be replaced in it")
@@ -86,27 +85,23 @@ def _events(text: str) -> Iterator[yaml.Event]:
         yield event
 
 
-def _edit(file: SuiteFile, entry: Any, tolerance: Mapping[str, Any]) -> _Edit:
-    test = _members(entry).get("test")
-    if test is None:
-        return _set(file, entry, "test", {"tolerance": tolerance})
-    return _set(file, test[1], "tolerance", tolerance)
-
-
-def _set(file: SuiteFile, node: Any, name: str, value: Mapping[str, Any]) -> _Edit:
-    """Return the edit that replaces a member, or adds it: as the first line, or last in {...}."""
-    members = _members(node)
+def _edit(file: SuiteFile, entry: Any, tolerance: Mapping[str, Any]) -> Edit:
+    """Return the edit that sets a tolerance: a new one is the first line, or the last in {...}."""
+    node, name, value = entry, "test", {"tolerance": tolerance}
+    if "test" in _members(entry):
+        node, name, value = _members(entry)["test"][1], "tolerance", dict(tolerance)
+    members, at = _members(node), node.start_mark.index
     if name in members:
         key, old = members[name]
-        return _Edit(key.end_mark.index, _end(old), f": {_plain(file, value)}")
-    member, at = _plain(file, {name: value})[1:-1], node.start_mark.index
+        return key.end_mark.index, _end(old), f": {_plain(file, value)}"
+    member = _plain(file, {name: value})[1:-1]
     if not node.flow_style:
         newline = "\r\n" if "\r\n" in file.text else "\n"
-        return _Edit(at, at, member + newline + " " * node.start_mark.column)
+        return at, at, member + newline + " " * node.start_mark.column
     if not members:
-        return _Edit(at + 1, at + 1, member)
+        return at + 1, at + 1, member
     at = _end(node.value[-1][1])
-    return _Edit(at, at, f", {member}")
+    return at, at, f", {member}"
 
 
 def _plain(file: SuiteFile, value: Mapping[str, Any]) -> str:

@@ -97,24 +97,20 @@ def page(
     """
     conditions = test_list.matching(TestFilter(kernel, search, since=since))
     if suite is not None:
-        conditions.append(TestSpecRow.key.in_(_of_suite(suite)))
+        newest = select(RunRow.id).where(RunRow.name == suite).order_by(RunRow.id.desc()).limit(1)
+        jobs = select(JobRow.test_key).join(RunJobRow, RunJobRow.job_id == JobRow.id)
+        of_suite = jobs.where(RunJobRow.run_id == newest.scalar_subquery())
+        conditions.append(TestSpecRow.key.in_(of_suite))
     ranked = _ranked(session, gauged, conditions)
-    start = 0
     if cursor is not None:
-        place = next((n for n, one in enumerate(ranked) if one.key == cursor), None)
-        if place is None:
+        keys = [one.key for one in ranked]
+        if cursor not in keys:
             raise BadCursor(cursor)
-        start = place + 1
-    shown = ranked[start : start + limit + 1]
+        ranked = ranked[keys.index(cursor) + 1 :]
+    shown = ranked[: limit + 1]
     tests = test_list.specs(session, [one.key for one in shown])
     lines = [_line(one, tests[one.key], gauged.get(one.key)) for one in shown]
     return Page.cut(lines, limit, lambda line: line.key)
-
-
-def _of_suite(name: str) -> Any:
-    newest = select(RunRow.id).where(RunRow.name == name).order_by(RunRow.id.desc()).limit(1)
-    jobs = select(JobRow.test_key).join(RunJobRow, RunJobRow.job_id == JobRow.id)
-    return jobs.where(RunJobRow.run_id == newest.scalar_subquery())
 
 
 class _Ranked(NamedTuple):
@@ -123,10 +119,6 @@ class _Ranked(NamedTuple):
     key: str
     job: str | None
     outputs: list[Slack]
-
-    @property
-    def factor(self) -> float | None:
-        return self.outputs[0].factor if self.outputs else None
 
 
 def _ranked(
@@ -144,8 +136,12 @@ def _ranked(
         _Ranked(key, job, _outputs(gauged.get(key), tolerance or {}, explained.get(job, {})))
         for key, job, tolerance in tests
     ]
-    ranked.sort(key=lambda one: (-(one.factor or 0.0) if one.outputs else 1.0, one.key))
+    ranked.sort(key=lambda one: (-_factor(one.outputs[0]) if one.outputs else 1.0, one.key))
     return ranked
+
+
+def _factor(slack: Slack) -> float:
+    return slack.factor or 0.0
 
 
 def _explained(session: Session, jobs: Sequence[str]) -> dict[str, dict[str, float]]:
@@ -172,14 +168,13 @@ def _outputs(
     if gauged is not None:
         outputs = [one for one in gauged.slack if one.factor is not None]
     else:
-        nothing: dict[str, Any] = {"advised": None, "advice": {}, "passing": None, "mutant": None}
         outputs = [
-            Slack(name, "allclose", need, **nothing)
+            Slack(name, "allclose", need)
             for name, need in explained.items()
             if (declared := tolerances.for_output(tolerance, name))
             and declared.to_json().keys() <= _ALLCLOSE
         ]
-    return sorted(outputs, key=lambda one: one.factor or 0.0, reverse=True)
+    return sorted(outputs, key=_factor, reverse=True)
 
 
 def _line(one: _Ranked, test: dict[str, Any], gauged: GaugedSlack | None) -> ToleranceLine:
@@ -192,7 +187,7 @@ def _line(one: _Ranked, test: dict[str, Any], gauged: GaugedSlack | None) -> Tol
         branch=gauged and gauged.branch,
         board=gauged and gauged.board,
         job=one.job,
-        slack=finite(one.factor),
+        slack=finite(one.outputs[0].factor) if one.outputs else None,
         outputs=one.outputs,
         passing_mutants=gauged and gauged.passing,
         mutants=gauged and gauged.mutants,
