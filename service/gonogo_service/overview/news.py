@@ -106,7 +106,7 @@ class TopicNews:
     items: list[NewsItem]
     more: str
     shows: str
-    """What the page with more shows"""
+    """The content of the page with more"""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class News:
 
 @dataclass(frozen=True)
 class Known:
-    """What a page has read already: matrices.builds, and how all tests stand now.
+    """The facts that a page has read already: matrices.builds, and how all tests stand now.
 
     past: reads how the tests of a branch stood at a moment.
     """

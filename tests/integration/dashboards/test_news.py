@@ -58,11 +58,11 @@ def ran(api: Api, build: int) -> dict[str, str]:
 
 
 def test_a_reader_sees_each_change_with_its_cause_until_it_is_seen(
-    migrated_sqlite_url: str,
+    database_url: str,
 ) -> None:
     now = utcnow().replace(hour=12, minute=30)
     then, minute = now - timedelta(days=2), timedelta(minutes=1)
-    with time_machine.travel(then) as clock, in_process(migrated_sqlite_url) as api:
+    with time_machine.travel(then) as clock, in_process(database_url) as api:
         keys = ran(api, 1)
         clock.move_to(then + minute)
         see(api, utcnow())
@@ -124,9 +124,9 @@ def test_a_reader_sees_each_change_with_its_cause_until_it_is_seen(
 
 
 def test_each_reader_has_news_of_at_most_thirty_days_and_who_changed_a_flag(
-    migrated_sqlite_url: str,
+    database_url: str,
 ) -> None:
-    with in_process(migrated_sqlite_url, embedded=False) as api:
+    with in_process(database_url, embedded=False) as api:
         ada, bob = (api.token("submit", name=name) for name in ("ada", "bob"))
         ran(api, 1)
         client = api.visitor(ELSEWHERE)
