@@ -25,7 +25,7 @@ PACKAGES = (
     *("dashboards/gonogo_dashboards", "migrations/gonogo_migrations"),
 )
 BESIDE = ("tests", "workers", "benchmarks", "examples", "docs", "README.md", "pyproject.toml")
-"""What the tests need beside the packages."""
+"""Files and folders that the tests need beside the packages."""
 NOTICED = ("killed", "timeout", "segfault", "caught by type check")
 """The outcomes of a fault that the tests notice. mutmut has others, such as "suspicious"."""
 LEAST = 0.85
