@@ -215,19 +215,46 @@ def _answers(session: Session, run: str, base_run: str) -> None:
     """Store what a pull request's delivery leaves behind, and the answers to GitHub."""
     now = utcnow()
     for number, rule in enumerate((HOSTILE, LONG, RIGHT_TO_LEFT)):
-        ids = {"id": new_id(), "key": new_id(), "delivery": new_id(), "source": "github"}
-        about = {"topic": "pull_request", "repository": f"lab/{HOSTILE}", "size": 1, "body": None}
-        ended = {"state": IncomingState.started.value, "reason": HOSTILE, "outcome": [], "tries": 1}
-        times = {"due_at": None, "created_at": now, "ended_at": now}
-        delivery = IncomingDeliveryRow(**ids, **about, **ended, **times, payload={})
+        delivery = IncomingDeliveryRow(
+            id=new_id(),
+            key=new_id(),
+            delivery=new_id(),
+            source="github",
+            topic="pull_request",
+            repository=f"lab/{HOSTILE}",
+            size=1,
+            body=None,
+            payload={},
+            state=IncomingState.started.value,
+            reason=HOSTILE,
+            outcome=[],
+            tries=1,
+            due_at=None,
+            created_at=now,
+            ended_at=now,
+        )
         session.add(delivery)
         session.flush()
-        event = {"delivery": delivery.id, "source": "github", "event": "pull_request"}
-        place = {"repository": f"lab/{HOSTILE}", "branch": LONG, "pull_request": number}
-        commits = {"head_sha": "b2" * 20, "base_sha": "a1" * 20, "head_build": HOSTILE}
-        ran = {"rule": rule, "suite": SUITE["name"], "run": run, "base_run": base_run}
-        nothing = {"installation": None, "base_build": None, "error": None, "fork": False}
-        facts = {**event, **place, **commits, **ran, **nothing, "occurred_at": now}
+        facts = {
+            "delivery": delivery.id,
+            "source": "github",
+            "event": "pull_request",
+            "repository": f"lab/{HOSTILE}",
+            "branch": LONG,
+            "pull_request": number,
+            "head_sha": "b2" * 20,
+            "base_sha": "a1" * 20,
+            "head_build": HOSTILE,
+            "rule": rule,
+            "suite": SUITE["name"],
+            "run": run,
+            "base_run": base_run,
+            "installation": None,
+            "base_build": None,
+            "error": None,
+            "fork": False,
+            "occurred_at": now,
+        }
         check = commit_checks.add(session, facts)
         answers.add(session, check.id)
     answered = AnswerRow.locked(session, check.id)

@@ -37,9 +37,20 @@ def kinds(events: Any) -> list[tuple[str, str]]:
 def ran_with(session: Session, job: str, firmware: str) -> None:
     """Store an attempt of a job that has ended, on a device with this firmware."""
     chunk = session.scalars(select(ChunkRow.id).where(ChunkRow.job_id == job)).first()
-    facts: dict[str, Any] = {"telemetry": {"firmware": firmware}, "work": [], "batches": {}}
-    ids = {"id": new_id(), "chunk_id": chunk, "job_id": job, "number": 9}
-    session.add(AttemptRow(**ids, **facts, state="done", queue="q", created_at=utcnow()))
+    session.add(
+        AttemptRow(
+            id=new_id(),
+            chunk_id=chunk,
+            job_id=job,
+            number=9,
+            state="done",
+            queue="q",
+            work=[],
+            batches={},
+            telemetry={"firmware": firmware},
+            created_at=utcnow(),
+        )
+    )
 
 
 def test_every_time_axis_marks_what_changed(api: Api) -> None:

@@ -62,16 +62,22 @@ def test_tests_by_builds_are_read_from_the_sums(engine: Engine) -> None:
             select(JobRow).where(JobRow.test_key == other, JobRow.board == "n300")
         ).one()
         session.add(JobLabelRow(job_id=job.id, name="team", value="norms"))
-        about = {
-            "state": "finished",
-            "owner": "ada",
-            "builds": [],
-            "labels": {},
-            "job_count": 1,
-            "total": 2,
-        }
-        about |= {"counts": {}, "job_counts": {}}
-        session.add(RunRow(id=(run := new_id()), name="nightly", created_at=utcnow(), **about))
+        run = new_id()
+        session.add(
+            RunRow(
+                id=run,
+                name="nightly",
+                created_at=utcnow(),
+                state="finished",
+                owner="ada",
+                builds=[],
+                labels={},
+                job_count=1,
+                total=2,
+                counts={},
+                job_counts={},
+            )
+        )
         session.flush()
         session.add(RunJobRow(run_id=run, number=0, job_id=job.id, name="tight"))
         assessment = assessing.assess(session, job.id)

@@ -155,15 +155,18 @@ def test_changes_of_one_instant_keep_their_order(migrated_sqlite_url: str) -> No
         for number, (before, after) in enumerate(
             (("good", "suspect"), ("suspect", "bad"), ("bad", "good"))
         ):
-            about = {
-                "before": before,
-                "after": after,
-                "actor": "ada",
-                "reason": str(number),
-                "evidence": None,
-            }
             current.add(
-                DeviceHealthRow(id=new_id(), device_id=device, at=NOW, what="health", **about)
+                DeviceHealthRow(
+                    id=new_id(),
+                    device_id=device,
+                    at=NOW,
+                    what="health",
+                    before=before,
+                    after=after,
+                    actor="ada",
+                    reason=str(number),
+                    evidence=None,
+                )
             )
             current.flush()
         changes, whole = history.changes(current, device, since=NOW - timedelta(days=1))
