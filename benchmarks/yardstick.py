@@ -230,10 +230,10 @@ def main(words: list[str] | None = None) -> int:
         shares = [
             share(name, form, is_right, counts) for form, is_right in product(forms, (False, True))
         ]
-        table.add_row(
-            name, *(f"{figure.value:.1f} {figure.note}" if figure else "" for figure in shares)
-        )
-        figures += [figure for figure in shares if figure]
+        if any(shares):
+            cells = (f"{figure.value:.1f} {figure.note}" if figure else "" for figure in shares)
+            table.add_row(name, *cells)
+            figures += [figure for figure in shares if figure]
     Console(width=160, highlight=False).print(table)
     keep("yardstick", figures)
     return 0
