@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -163,6 +163,11 @@ class Slack:
         if self.needed is None:
             return None
         return 1 / self.needed if self.needed else math.inf
+
+
+def largest(slacks: Iterable[Slack]) -> float | None:
+    """Return the largest slack of a test's outputs; None where none is bounded."""
+    return max((one.factor for one in slacks if one.factor is not None), default=None)
 
 
 @dataclass(frozen=True)

@@ -39,11 +39,6 @@ class GaugedSlack:
     mutants: int
     """Faults that can show"""
 
-    @property
-    def factor(self) -> float | None:
-        """The largest slack of its outputs; None where none is bounded."""
-        return max((one.factor for one in self.slack if one.factor is not None), default=None)
-
 
 def get(session: Session, gauge_id: str) -> GaugeRow | None:
     """Return a gauge, or None."""

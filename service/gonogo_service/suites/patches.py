@@ -45,7 +45,7 @@ class SuitePatch:
     tests: list[str]
     """The keys of the tests whose tolerance it changes"""
     wider: list[str]
-    """The keys of those that get a wider one, because right kernels need more"""
+    """The keys of those whose new tolerance allows more, at least for some values"""
     diff: str
 
 
@@ -154,7 +154,7 @@ def _changed(tests: Mapping[str, TestSpec], advised: Advised) -> TestSpec:
         | {one.output: one.advice for one in advised[key] if one.advice}
         for key, test in tests.items()
     ]
-    first, *others = ({output: set(one) for output, one in each.items()} for each in tolerances)
+    first, *others = ({output: set(limits) for output, limits in one.items()} for one in tolerances)
     if any(other != first for other in others):
         raise NotEditable("it makes tests whose advised tolerances have different comparators")
     loosest = {

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
-from gonogo.gauge.summary import Slack
+from gonogo.gauge.summary import Slack, largest
 from gonogo.gauge.windows import finite
 from gonogo.spec import tolerances
 from gonogo.spec.selections import KERNEL
@@ -136,19 +136,15 @@ def _ranked(
         _Ranked(key, job, _outputs(gauged.get(key), tolerance or {}, explained.get(job, {})))
         for key, job, tolerance in tests
     ]
-    ranked.sort(key=lambda one: (-_factor(one.outputs[0]) if one.outputs else 1.0, one.key))
+    ranked.sort(key=lambda one: (-(largest(one.outputs) or -1.0), one.key))
     return ranked
-
-
-def _factor(slack: Slack) -> float:
-    return slack.factor or 0.0
 
 
 def _explained(session: Session, jobs: Sequence[str]) -> dict[str, dict[str, float]]:
     """Return job -> output -> the largest tolerance ratio that rounding explains."""
     table, ratios = JobBlockRow, dict[str, dict[str, float]]()
-    largest = func.max(table.tolerance_ratio)
-    query = select(table.job_id, table.output, largest).group_by(table.job_id, table.output)
+    most = func.max(table.tolerance_ratio)
+    query = select(table.job_id, table.output, most).group_by(table.job_id, table.output)
     counted = table.explanation == Explanation.explained, table.output != WHOLE
     for batch in batched(jobs, _AT_ONCE):
         of_jobs = query.where(among(session, table.job_id, batch), *counted)
@@ -174,7 +170,7 @@ def _outputs(
             if (declared := tolerances.for_output(tolerance, name))
             and declared.to_json().keys() <= _ALLCLOSE
         ]
-    return sorted(outputs, key=_factor, reverse=True)
+    return sorted(outputs, key=lambda one: one.factor or 0.0, reverse=True)
 
 
 def _line(one: _Ranked, test: dict[str, Any], gauged: GaugedSlack | None) -> ToleranceLine:
@@ -187,7 +183,7 @@ def _line(one: _Ranked, test: dict[str, Any], gauged: GaugedSlack | None) -> Tol
         branch=gauged and gauged.branch,
         board=gauged and gauged.board,
         job=one.job,
-        slack=finite(one.outputs[0].factor) if one.outputs else None,
+        slack=finite(largest(one.outputs)),
         outputs=one.outputs,
         passing_mutants=gauged and gauged.passing,
         mutants=gauged and gauged.mutants,
@@ -227,7 +223,7 @@ def weeks(session: Session, gauged: Gauged, memory: Memory, now: datetime) -> li
     for start in range(0, len(days), 7):
         of_week = days[start : start + 7]
         keys = frozenset[str]().union(*(keys for _, keys in of_week))
-        slacks = [gauged[key].factor for key in keys & gauged.keys()]
+        slacks = [largest(gauged[key].slack) for key in keys & gauged.keys()]
         known = [factor for factor in slacks if factor is not None]
         middle = finite(median(known)) if known else None
         medians.append(Week(of_week[0][0], of_week[-1][0], len(known), middle))

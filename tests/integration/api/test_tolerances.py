@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,9 @@ def test_a_patch_changes_the_pushed_file_and_keeps_all_else(
     (patch,) = (answer := patched(api, *keys.values()))["suites"]
     assert (patch["suite"], patch["path"], answer["left_out"]) == ("nightly", path, [])
     assert patch["tests"] == sorted(keys.values())
+    page = api.client.get(f"/tolerances/patch?{'&'.join(f'test={key}' for key in keys.values())}")
+    assert patch["diff"] in unescape(page.text)
+    assert "\r" not in page.text, "a browser would drop it"
     advice = {line["key"]: line["outputs"][0]["advice"] for line in api.get("/tolerances")["items"]}
     before = tolerances_in(api, text)
     for command in (["git", "apply", "-"], ["patch", "-p1"]):
@@ -250,7 +254,7 @@ def test_an_advice_that_widens_a_tolerance_is_marked(api: Api) -> None:
     (patch,) = patched(api, keys["small"], keys["wide"])["suites"]
     assert (len(patch["tests"]), patch["wider"]) == (2, [keys["small"]])
     page = api.client.get(f"/tolerances/patch?test={keys['small']}").text
-    assert "so they get wider" in page
+    assert "Wider than before" in page
 
 
 BAD_FILES = {
