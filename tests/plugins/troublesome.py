@@ -79,14 +79,14 @@ class Troublesome:
 
     def timed(self, outputs: dict, inputs: dict) -> dict:
         """Measure the kernel, on a host with one processor too few where x begins above zero."""
-        self.device_s = 0.25
+        self.kernel_s = 0.25
         load = len(os.sched_getaffinity(0)) + (inputs["x"].flat[0] > 0)
         os.getloadavg = lambda: (load, 0.0, 0.0)
         return outputs
 
     def timed_by_no_number(self, outputs: dict, inputs: dict) -> dict:
         """Have a method where the seconds should be."""
-        self.device_s = self.fine
+        self.kernel_s = self.fine
         return outputs
 
     def fine(self, outputs: dict, inputs: dict) -> dict:

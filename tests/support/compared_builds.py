@@ -199,7 +199,7 @@ def branch(session: Session) -> dict[str, str]:
     The branch's build is registered with its commit.
     """
     builds.add(session, name=BRANCH_BUILD, executor="emulator", branch="fast-ln", commit=COMMIT)
-    right: dict[str, Any] = {"bits": "a", "device_s": 2e-3}
+    right: dict[str, Any] = {"bits": "a", "kernel_s": 2e-3}
     wrong = {"wrong": True, "red": EIGHT, "diagnosed": True}
     stories: dict[str, tuple[Mapping[str, Any], Mapping[str, Any] | None]] = {
         "same": (right, right),
@@ -207,8 +207,8 @@ def branch(session: Session) -> dict[str, str]:
         "other bits": (right, {"bits": "b"}),
         "worse": (right, {**right, **wrong, "bits": "c"}),
         "same error": ({**wrong, "bits": "d"}, {**wrong, "bits": "e"}),
-        "slower": (right, {**right, "device_s": 2.6e-3}),
-        "faster": (right, {**right, "device_s": 1.5e-3}),
+        "slower": (right, {**right, "kernel_s": 2.6e-3}),
+        "faster": (right, {**right, "kernel_s": 1.5e-3}),
         "not run": (right, None),
         "hung": (right, {**right, "hung": range(5, 8)}),
         "other seeds": (right, {**right, "seeds": range(64, 72)}),

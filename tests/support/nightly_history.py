@@ -69,11 +69,11 @@ def night(
     test: Mapping[str, Any] = stored_jobs.NIGHTLY,
     branch: str = "main",
     board: str = "n150",
-    device_s: float | None = None,
+    kernel_s: float | None = None,
     hung: Iterable[int] = (),
 ) -> JobRow:
     """A finished job: `red` are the seeds outside the tolerance; equal `bits` are equal outputs
-    (without: those of the build). device_s: the seconds a seed, give or take a percent."""
+    (without: those of the build). kernel_s: the seconds a seed, give or take a percent."""
     numbers = list(seeds)
     place = {"branch": branch, "context": context, "board": board}
     job = submit(session, numbers, test=test, build=build, sequence=sequence, **place)
@@ -88,7 +88,7 @@ def night(
             device=device,
             position=position,
         )
-        | {"device_s": device_s and device_s * (1.01 if seed % 2 else 0.99)}
+        | {"kernel_s": kernel_s and kernel_s * (1.01 if seed % 2 else 0.99)}
         for seed in numbers
     ]
     lost = {seed: stored_jobs.unwell(seed, "hang", "no answer for 60 s") for seed in hung}

@@ -171,7 +171,7 @@ def _line(
 
 
 def _facts(seed: StoredSeed) -> tuple[tuple[str, str], ...]:
-    spent, kernel, before = seed.duration_ms, seed.device_s, seed.position
+    spent, kernel, before = seed.duration_ms, seed.kernel_s, seed.position
     facts = (
         ("device", seed.device),
         ("duration", spent is not None and words.duration(spent / 1000)),

@@ -13,7 +13,7 @@ from gonogo.reports.table import OF_JOB, OF_OUTPUT, OF_SEED, OTHER, STATISTICS, 
 ROW_GROUP = 10_000
 """Records per row group: about 40 MB while they are converted, and 1 MB in the file."""
 INTEGERS = ("seed", "iteration", "repeat", "position")
-DOUBLES = ("duration_ms", "device_s", *(name for name in STATISTICS if name != "digest"))
+DOUBLES = ("duration_ms", "kernel_s", *(name for name in STATISTICS if name != "digest"))
 """Integer statistics are doubles, because large ones are rounded anyway."""
 COLUMNS = (*OF_JOB, *OF_SEED, *OF_OUTPUT, *STATISTICS, OTHER)
 

@@ -115,7 +115,7 @@ class SentSeed(BaseModel):
     host_run: str | None = None
     position: int | None = None
     duration_ms: float | None = None
-    device_s: float | None = Field(None, description="Seconds of the kernel alone")
+    kernel_s: float | None = Field(None, description="Seconds of the kernel alone")
     outputs: dict[str, dict[str, Any]] = Field({}, description="Output -> its statistics")
 
 

@@ -48,7 +48,7 @@ class ResultOut:
     host_run: str | None
     position: int | None
     duration_ms: float | None
-    device_s: float | None
+    kernel_s: float | None
     """Seconds of the kernel alone on its device; null where they aren't known"""
     arithmetic: str | None
     judge: str | None

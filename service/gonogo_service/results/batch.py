@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gonogo.judging.columns import SeedColumns
 
 Outputs = Mapping[str, Mapping[str, Any]]
-LONGEST = {"duration_ms": 1e12, "device_s": 1e9}
+LONGEST = {"duration_ms": 1e12, "kernel_s": 1e9}
 """Thirty years, in the unit of each time of a row."""
 SHORTEST_S = 1e-9
 """A shorter time of a kernel is none: no clock measures it."""
@@ -124,9 +124,9 @@ class Batch:
         return Batch([self.rows[place] for place in places], columns, objects, judged)
 
 
-def device_s(row: Mapping[str, Any]) -> float | None:
+def kernel_s(row: Mapping[str, Any]) -> float | None:
     """Return the seconds of the kernel alone for a seed; None where they aren't known."""
-    seconds = row.get("device_s") or 0.0
+    seconds = row.get("kernel_s") or 0.0
     return seconds if SHORTEST_S <= seconds < math.inf else None
 
 

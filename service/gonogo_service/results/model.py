@@ -37,7 +37,7 @@ class ResultRow(Base):
     seed_explanation: Mapped[str | None] = mapped_column(ExplanationType)
     position: Mapped[int | None]
     duration_ms: Mapped[float | None]
-    device_s: Mapped[float | None]  # of the kernel alone; None where that isn't known
+    kernel_s: Mapped[float | None]  # of the kernel alone; None where that isn't known
     message: Mapped[str | None]  # in place 0 only
     verdict: Mapped[str] = mapped_column(VerdictType)
     explanation: Mapped[str | None] = mapped_column(ExplanationType)
@@ -130,10 +130,10 @@ class JobBlockRow(Sums, Base):
     device: Mapped[str] = mapped_column(primary_key=True)
     seed: Mapped[int] = mapped_column(BigInteger)
     repeat: Mapped[int]
-    # seeds with device_s, and the sums of its logarithm and of the logarithm's square
-    device_n: Mapped[int] = mapped_column(BigInteger)
-    device_log: Mapped[float]
-    device_square: Mapped[float]
+    # seeds with kernel_s, and the sums of its logarithm and of the logarithm's square
+    kernel_n: Mapped[int] = mapped_column(BigInteger)
+    kernel_log: Mapped[float]
+    kernel_square: Mapped[float]
 
 
 class DailyRow(Sums, Base):

@@ -50,7 +50,7 @@ _HEAD = (
     *(ResultRow.seed_verdict, ResultRow.seed_explanation, ResultRow.position),
     *(
         ResultRow.duration_ms,
-        ResultRow.device_s,
+        ResultRow.kernel_s,
         ResultRow.message,
         SourceRow.attempt_id,
         SourceRow.device,
@@ -79,7 +79,7 @@ class StoredSeed(NamedTuple):
     explanation: str | None
     position: int | None
     duration_ms: float | None
-    device_s: float | None
+    kernel_s: float | None
     message: str | None
     attempt: str
     device: str | None

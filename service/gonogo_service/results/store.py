@@ -16,7 +16,7 @@ from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.dialect import insert_once, load_once
 from gonogo_service.kit.database.encoding import separate, storable
 from gonogo_service.results import seeds, sums
-from gonogo_service.results.batch import Batch, device_s
+from gonogo_service.results.batch import Batch, kernel_s
 from gonogo_service.results.model import WHOLE, ResultRow, SourceRow
 
 Pair = tuple[int, int]
@@ -123,7 +123,7 @@ def _rows(
         ]
         for order, (_, minus_size, name, output) in enumerate(judged):
             yield (
-                *(job.id, number, repeat, name, order, *of_seed, duration, device_s(row), message),
+                *(job.id, number, repeat, name, order, *of_seed, duration, kernel_s(row), message),
                 *_of_output(output, minus_size),
             )
             message = None  # in the first row only

@@ -20,12 +20,12 @@ from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database import dialect
 from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.database.engine import is_postgres
-from gonogo_service.results.batch import Batch, device_s, is_green
+from gonogo_service.results.batch import Batch, is_green, kernel_s
 from gonogo_service.results.model import BLOCK, WHOLE, DailyRow, JobBlockRow, Sums
 from gonogo_service.tests.variants import context_name
 
 SUMS = tuple(Sums.__annotations__)
-DEVICE_SUMS = ("device_n", "device_log", "device_square")
+KERNEL_SUMS = ("kernel_n", "kernel_log", "kernel_square")
 LOGARITHMIC = ("tolerance_ratio", "rounding_ratio", "rms")
 TINY = 1e-30
 """Smaller values count as this in the sums of logarithms."""
@@ -97,7 +97,7 @@ def _statement(postgres: bool, table: type[Base]) -> Insert:
     old = target.c
     insert = postgresql.insert(target) if postgres else sqlite.insert(target)
     new = insert.excluded
-    added = [name for name in (*SUMS, *DEVICE_SUMS) if name in old and name not in MAXIMA]
+    added = [name for name in (*SUMS, *KERNEL_SUMS) if name in old and name not in MAXIMA]
     changes: dict[str, Any] = {name: old[name] + new[name] for name in added}
     for name in MAXIMA:
         is_larger = or_(old[name].is_(None), new[name] > old[name])
@@ -181,7 +181,7 @@ def _values(output: Any, statistic: str) -> Any:
 
 
 _UNTIMED = {"empty": 0, "duration_ms": 0.0, "timed": 0, "timed_ms": 0.0}
-_UNTIMED |= dict.fromkeys(DEVICE_SUMS, 0)
+_UNTIMED |= dict.fromkeys(KERNEL_SUMS, 0)
 
 
 def _times(batch: Batch, places: Sequence[int], with_outputs: set[int]) -> dict[str, Any]:
@@ -189,16 +189,16 @@ def _times(batch: Batch, places: Sequence[int], with_outputs: set[int]) -> dict[
     given = {place: batch.rows[place].get("duration_ms") for place in places}
     times = {place: ms for place, ms in given.items() if ms is not None and 0 < ms < 1e12}
     timed = [ms for place, ms in times.items() if place in with_outputs]
-    seconds = (device_s(batch.rows[place]) for place in places)
+    seconds = (kernel_s(batch.rows[place]) for place in places)
     logs = [math.log(second) for second in seconds if second is not None]
     return {
         "empty": len(set(places) - with_outputs),
         "duration_ms": float(sum(times.values())),
         "timed": len(timed),
         "timed_ms": float(sum(timed)),
-        "device_n": len(logs),
-        "device_log": math.fsum(logs),
-        "device_square": math.fsum(log * log for log in logs),
+        "kernel_n": len(logs),
+        "kernel_log": math.fsum(logs),
+        "kernel_square": math.fsum(log * log for log in logs),
     }
 
 

@@ -20,7 +20,7 @@ from gonogo_service.devices import sick_devices
 from gonogo_service.kit.database.each import among
 from gonogo_service.kit.database.paging import batched
 from gonogo_service.results.model import WHOLE, JobBlockRow
-from gonogo_service.results.sums import DEVICE_SUMS
+from gonogo_service.results.sums import KERNEL_SUMS
 from gonogo_service.tests.build_series import MAX_BUILDS
 from gonogo_service.tests.variants import JobFacts
 
@@ -54,8 +54,8 @@ def per_job(
     by_id = {job.id: job for job in jobs if not job.selection}
     table = JobBlockRow
     by = table.job_id, table.device
-    query = select(*by, *(func.sum(getattr(table, name)) for name in DEVICE_SUMS))
-    query = query.where(table.output == WHOLE, table.device_n > 0).group_by(*by).order_by(*by)
+    query = select(*by, *(func.sum(getattr(table, name)) for name in KERNEL_SUMS))
+    query = query.where(table.output == WHOLE, table.kernel_n > 0).group_by(*by).order_by(*by)
     rows = [
         row
         for ids in batched(list(by_id), _AT_ONCE)

@@ -153,7 +153,7 @@ def test_a_slower_kernel_is_a_warning_that_closes_no_gate(api: Api, is_sick: boo
     with api.context.session() as session:
         if is_sick:
             stored_jobs.device(session)  # its health is bad
-        fast, slow = ({"bits": "a", "device_s": seconds} for seconds in (2e-3, 2.6e-3))
+        fast, slow = ({"bits": "a", "kernel_s": seconds} for seconds in (2e-3, 2.6e-3))
         compared_builds.both(session, compared_builds.RIGHT, fast, slow)
     comparison = api.get(f"/compare?base={BASE}&head={HEAD}&fail_on=any")
     (entry,) = comparison["items"]

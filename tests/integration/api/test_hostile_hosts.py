@@ -562,7 +562,7 @@ SENSELESS_OUTPUTS: list[dict[str, Any]] = [
 ]
 SENSELESS_ROWS: list[dict[str, Any]] = [
     *({"duration_ms": 2**64}, {"duration_ms": 1e40}, {"verdict": "splendid"}, {"seed": "0"}),
-    *({"device_s": -1}, {"device_s": 2e9}, {"device_s": "1"}),
+    *({"kernel_s": -1}, {"kernel_s": 2e9}, {"kernel_s": "1"}),
     *({"arithmetic": ["x"]}, {"host_run": {}}, {"message": ["x"]}, {"explanation": 1}),
     *({"edges": "x"}, {"edges": {"dx": {"needed_atol": "x"}}}, {"able": 1}, {"sentence": {}}),
     {"outputs": {"S.t": {"outcome": "splendid", "verdict": "pass"}}},
@@ -595,12 +595,12 @@ def test_what_pages_would_break_at_is_refused_where_it_comes_in(door: Door) -> N
         *(("triage", {"text": long, "trouble": None}), ("watcher", {"log": long, "prints": long})),
     )
     attached = [{"kind": kind, "seed": 0, "content": content} for kind, content in contents]
-    shortest = row(0, device_s=5e-324)  # no clock measures it
-    assert door.send(attempt, shortest, row(1, device_s=1e9), artifacts=attached) == 200
+    shortest = row(0, kernel_s=5e-324)  # no clock measures it
+    assert door.send(attempt, shortest, row(1, kernel_s=1e9), artifacts=attached) == 200
     assert door.finish(attempt) == 200
     assert door.job(job).state == "finished"
     with door.api.context.reading() as session:
-        assert [seed.device_s for seed in results.read(session)] == [None, 1e9]
+        assert [seed.kernel_s for seed in results.read(session)] == [None, 1e9]
 
 
 @BOTH

@@ -249,9 +249,9 @@ def tolerance_too_tight(here: World) -> None:
 def slower(here: World) -> None:
     test = spec_of(0.51)
 
-    def night(sequence: int, device_s: float | None, seeds: int = 16, **changes: Any) -> None:
+    def night(sequence: int, kernel_s: float | None, seeds: int = 16, **changes: Any) -> None:
         rows = [
-            row(seed, device_s=device_s and device_s * (1.01 if seed % 2 else 0.99))
+            row(seed, kernel_s=kernel_s and kernel_s * (1.01 if seed % 2 else 0.99))
             for seed in range(seeds)
         ]
         here.job(rows, test=test, build=f"b{sequence}", sequence=sequence, **changes)
@@ -278,7 +278,7 @@ def slower(here: World) -> None:
         patch.setattr(device_times, "MAX_BUILDS", 1)
         night(8, 3e-3)
         assert here.flags(test)["slower"].jobs == 3
-        quiet(here, test, first=9, wrong=True, device_s=2.2e-3)  # wrong, and as fast as before
+        quiet(here, test, first=9, wrong=True, kernel_s=2.2e-3)  # wrong, and as fast as before
     assert here.flags(test)["slower"].state == "resolved"
 
 

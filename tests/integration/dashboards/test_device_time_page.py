@@ -19,7 +19,7 @@ def test_a_tests_page_shows_its_seconds_a_seed_by_build_and_since_when_they_are_
                 night,
                 range(10),
                 bits="same",
-                device_s=seconds * (1 + night * 3 % 8 / 400),
+                kernel_s=seconds * (1 + night * 3 % 8 / 400),
             ).test_key
         nightly_history.night(session, "unmeasured", 9, range(10), bits="same")
     times = api.client.get(urls.history(key, as_json=True)).json()["times"]

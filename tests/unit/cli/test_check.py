@@ -118,7 +118,7 @@ def test_a_right_kernel_passes_and_the_report_has_the_contracts_form(run: Run) -
         "host_run",
         "position",
         "duration_ms",
-        "device_s",
+        "kernel_s",
         "outputs",
     } <= set(first)
     assert [row["position"] for row in check_report["seeds"]] == [0, 1, 2, 3]

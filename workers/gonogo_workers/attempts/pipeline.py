@@ -381,7 +381,7 @@ class Pipeline:
             return
         except (KernelHang, KernelCrash) as problem:
             self._lose(problem)
-        item, place = self._next(), replace(self._place(), device_s=duration_of(answer, "device_s"))
+        item, place = self._next(), replace(self._place(), kernel_s=duration_of(answer, "kernel_s"))
         self._position += 1
         self._answered(host, item, place, duration_of(answer))
 

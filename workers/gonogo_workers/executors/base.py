@@ -22,7 +22,7 @@ from gonogo.spec.test_spec import TestSpec
 
 FloatArray = NDArray[np.float32]
 Arrays = Mapping[str, FloatArray]
-LONGEST = {"ms": 1e12, "device_s": 1e9}
+LONGEST = {"ms": 1e12, "kernel_s": 1e9}
 """Three decades, in the unit of each duration of an answer: no kernel takes as long."""
 
 
@@ -54,7 +54,7 @@ class Executor(Protocol):
         `[N]`; mean, rstd `shape[:-1]` (for other kernels: docs/kernels.md). The outputs follow the
         same conventions.
 
-        An attribute `device_s` is optional: the seconds of the kernel alone in this call, or None.
+        An attribute `kernel_s` is optional: the seconds of the kernel alone in this call, or None.
         Without it, the seconds of the whole call count.
         """
         ...

@@ -32,7 +32,7 @@ class EmulatorExecutor:
     """
 
     placed: ClassVar[bool] = True
-    device_s: ClassVar[None] = None  # the seconds of an emulator are no kernel's
+    kernel_s: ClassVar[None] = None  # the seconds of an emulator are no kernel's
 
     def __init__(self, build: str) -> None:
         """Raise FieldError with the known builds for any other build.

@@ -14,7 +14,7 @@ once, in order:
   open    {"build"}, with the chip's lock: Factory(build)
           -> {"ok": true}
   run     {"test", "seed", "inputs": {name: file}, "outputs": {name: {"file", "shape"}}}
-          -> {"ok": true, "ms", "position", "device_s"}
+          -> {"ok": true, "ms", "position", "kernel_s"}
   report  {"selection", "iteration", "seed", "deadline_s", "file"}: the reports go to the file
           -> {"ok": true, "ms", "position", "count"}
   close   executor.close() where there is one, then exit
@@ -183,12 +183,12 @@ class Host:
         answer = {
             "ms": spent * 1e3,
             "position": position,
-            "device_s": self.device_s(request, spent),
+            "kernel_s": self.kernel_s(request, spent),
         }
         problem = self.store(outputs, request["outputs"])
         return {**answer, "problem": problem} if problem else answer
 
-    def device_s(self, request: Request, spent: float) -> float | None:
+    def kernel_s(self, request: Request, spent: float) -> float | None:
         """Return the seconds of the kernel that just ran: its executor's, else those of the call.
 
         None: the executor has no device or gives no number, the kernel was compiled in this call,
@@ -197,7 +197,7 @@ class Host:
         if request["test"] not in self.warm:
             self.warm.append(request["test"])
             return None
-        seconds = getattr(self.executor, "device_s", spent)
+        seconds = getattr(self.executor, "kernel_s", spent)
         is_busy = os.getloadavg()[0] > len(os.sched_getaffinity(0))
         is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
         return seconds if is_number and not is_busy else None

@@ -27,7 +27,7 @@ class Place:
     device: str | None
     host_run: str | None
     position: int | None
-    device_s: float | None = None
+    kernel_s: float | None = None
     """The seconds that the kernel took there; None: not known."""
 
 
@@ -68,7 +68,7 @@ def head(work: Work, place: Place, duration_ms: float | None) -> Row:
         "device": place.device,
         "host_run": place.host_run,
         "position": place.position,
-        "device_s": place.device_s,
+        "kernel_s": place.kernel_s,
         "duration_ms": None if duration_ms is None else round(duration_ms, 4),
     }
 

@@ -16,7 +16,7 @@ def job(seconds: float = 1e-3, device: str = "a", seeds: int = 16, noise: float 
 
 
 @pytest.mark.parametrize("spread", [0.02, 0.03, 0.04, 0.05])
-@pytest.mark.parametrize("jobs", [1, 2, 3, 7, 8, 12])
+@pytest.mark.parametrize("jobs", [1, 2, 8])
 def test_of_a_thousand_stable_kernels_at_most_ten_look_slower(jobs: int, spread: float) -> None:
     """Processes differ by a few percent; a kernel half as fast again is seen from two jobs on."""
     noise = random.Random(jobs)

@@ -55,7 +55,7 @@ class TorchExecutor:
             raise RuntimeError(
                 f"build {build!r} needs a GPU: this torch ({torch.__version__}) sees none"
             )
-        self.device_s: float | None = None
+        self.kernel_s: float | None = None
         """The seconds of the last kernel, without moving its tensors."""
         torch.set_num_threads(self.setup.threads)
         torch.use_deterministic_algorithms(True)
@@ -93,7 +93,7 @@ class TorchExecutor:
             shapes = dict.fromkeys(("mean", "rstd"), (shape[0], groups))
             samples = {**tensors, "x": tensors["x"].reshape(shape[0], shape[1], -1)}
             outputs = self._plain(group_norm, decomposed_group_norm, samples, epsilon, groups)
-        self.device_s = self._now() - began
+        self.kernel_s = self._now() - began
         return {name: array(value, shapes.get(name, shape)) for name, value in outputs.items()}
 
     def _now(self) -> float:

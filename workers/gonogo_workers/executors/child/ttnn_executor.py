@@ -183,7 +183,7 @@ class TtnnExecutor:
         return kernels[kernel].run(test, inputs)
 
     @property
-    def device_s(self) -> float | None:
+    def kernel_s(self) -> float | None:
         """The seconds of the last kernel; None on the simulated card, whose time is the host's."""
         return None if "TT_METAL_SIMULATOR" in os.environ else Device.launch_s
 
