@@ -35,7 +35,7 @@ MUTMUT_VERSION := 3.8.1
 MUTMUT_PACKAGES := mutmut==$(MUTMUT_VERSION) libcst==1.9.0 'pyyaml-ft==8.0.0; python_version == "3.13"'
 MUTMUT ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gonogo/mutmut-$(MUTMUT_VERSION)
 # the tests of the modules that [tool.coverage.run] of pyproject.toml names
-COVERING ?= tests/unit/domain/judgment tests/unit/domain/judging tests/unit/domain/spec tests/integration/api tests/integration/background tests/integration/storage
+COVERING ?= tests/unit/domain/judgment tests/unit/domain/judging tests/unit/domain/public tests/unit/domain/spec tests/integration/api tests/integration/background tests/integration/storage
 # what the pages' scripts and styles are made of
 FRONT := $(shell find dashboards/web dashboards/gonogo_dashboards/build.py -name node_modules -prune -o -type f -print 2>/dev/null)
 

@@ -51,8 +51,7 @@ _JOB_TESTS = """
 AREAS = {
     "judge": Area(
         "gonogo/judgment/*.py gonogo/judging/*.py",
-        """tests/unit/domain/judgment tests/unit/domain/judging
-        tests/unit/domain/public/test_judgment.py""",
+        "tests/unit/domain/judgment tests/unit/domain/judging tests/unit/domain/public",
     ),
     "verdicts": Area(
         "gonogo/spec/verdicts.py",
