@@ -323,10 +323,15 @@ def cpu(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
+def chromium() -> str | None:
+    """Return the browser that GONOGO_CHROMIUM names, or an installed one."""
+    known = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+    return os.environ.get("GONOGO_CHROMIUM") or known
+
+
 def painted(url: str, pages: dict[str, str]) -> list[Figure]:
     """Return the first contentful paint in a fresh browser, the median of five; [] without one."""
-    known = shutil.which("chromium-headless-shell") or shutil.which("chromium")
-    program = os.environ.get("GONOGO_CHROMIUM") or known
+    program = chromium()
     if program is None:
         console.print("chromium is not installed: nothing painted")
         return []

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from benchmarks.pages import served
+from benchmarks.pages import chromium, served
 from benchmarks.small_png import smaller
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,6 +52,7 @@ PICTURES = (
     Picture("flag.png", "flag", 800),
     Picture("worse.png", "worse", 700),
     Picture("gauge.png", "gauge", 1000),
+    Picture("tolerances.png", "tolerances", 900),
     Picture("bisection.png", "bisection", 900),
     Picture("compare.png", "compare", 900),
     Picture("overview-dark.png", "overview", 900, "dark"),
@@ -87,7 +87,7 @@ def main(words: list[str] | None = None) -> int:
     names = parser.parse_args(words).names or [picture.file for picture in PICTURES]
     if unknown := set(names) - {picture.file for picture in PICTURES}:
         parser.error(f"no picture {', '.join(sorted(unknown))}")
-    program = os.environ.get("GONOGO_CHROMIUM") or shutil.which("chromium")
+    program = chromium()
     if program is None:
         print("chromium is not installed", file=sys.stderr)
         return 2

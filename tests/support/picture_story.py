@@ -97,6 +97,7 @@ def fill(api: Api) -> dict[str, str]:
         "matrix": urls.matrix({"branch": "main"}),
         "flags": urls.flags(),
         "gauge": urls.gauge(gauge),
+        "tolerances": urls.tolerances(),
         "bisection": urls.bisection(bisection),
         "compare": urls.compare(commit(15), commit(17)),
         "devices": urls.devices(),
