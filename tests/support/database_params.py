@@ -10,5 +10,5 @@ import pytest
 
 DATABASES = ("sqlite", "postgres")
 BOTH = pytest.mark.parametrize("lite_database_url", DATABASES, indirect=True)
-BOTH_ENGINES = pytest.mark.parametrize("engine", DATABASES, indirect=True, scope="module")
+BOTH_ENGINES = pytest.mark.parametrize("module_engine", DATABASES, indirect=True, scope="module")
 """The same for a module that has one database for all its tests (migrated_database.py)."""
