@@ -1,11 +1,11 @@
-"""Leases under a database clock that the test sets."""
+"""Leases under the database's clock, which most tests set."""
 
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy.orm import Session
 
-from gonogo_service.kit.database.engine import session
+from database_params import BOTH_ENGINES
 from gonogo_service.kit.outbox import leases
 
 DUTY, OTHER = "scheduler", "retention"
@@ -19,38 +19,45 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
+@BOTH_ENGINES
+def test_a_lease_has_one_holder_until_it_ends(current: Session) -> None:
+    assert leases.acquire(current, DUTY, "one", 30)
+    assert not leases.acquire(current, DUTY, "two", 30)
+    assert leases.acquire(current, DUTY, "one", -1)
+    assert leases.acquire(current, DUTY, "two", 30)
+    assert leases.holders(current) == {DUTY: "two"}
+
+
+@BOTH_ENGINES
 def test_a_lease_is_its_holder_s_through_its_last_moment(
-    engine: Engine, clock: list[float]
+    current: Session, clock: list[float]
 ) -> None:
-    with session(engine) as current:
-        assert leases.acquire(current, DUTY, "one", 10)
-        assert not leases.acquire(current, DUTY, "two", 10)
-        clock[0] += 5
-        assert leases.acquire(current, DUTY, "one", 10)  # renewed
-        clock[0] += 10
-        assert leases.holders(current) == {DUTY: "one"}
-        assert not leases.acquire(current, DUTY, "two", 10)
-        clock[0] += 0.25
-        assert leases.holders(current) == {}
-        assert leases.acquire(current, DUTY, "two", 10)
-        assert not leases.acquire(current, DUTY, "one", 10)
+    assert leases.acquire(current, DUTY, "one", 10)
+    assert not leases.acquire(current, DUTY, "two", 10)
+    clock[0] += 5
+    assert leases.acquire(current, DUTY, "one", 10)  # renewed
+    clock[0] += 10
+    assert leases.holders(current) == {DUTY: "one"}
+    assert not leases.acquire(current, DUTY, "two", 10)
+    clock[0] += 0.25
+    assert leases.holders(current) == {}
+    assert leases.acquire(current, DUTY, "two", 10)
+    assert not leases.acquire(current, DUTY, "one", 10)
 
 
-def test_a_release_ends_the_holder_s_own_leases_only(engine: Engine, clock: list[float]) -> None:
-    with session(engine) as current:
-        assert leases.acquire(current, DUTY, "one", 10)
-        assert leases.acquire(current, OTHER, "two", 10)
-        leases.release(current, "one")
-        assert leases.holders(current) == {OTHER: "two"}
-        assert leases.holders(current, "ret") == {OTHER: "two"}
-        assert leases.holders(current, "sch") == {}
+def test_a_release_ends_the_holder_s_own_leases_only(current: Session, clock: list[float]) -> None:
+    assert leases.acquire(current, DUTY, "one", 10)
+    assert leases.acquire(current, OTHER, "two", 10)
+    leases.release(current, "one")
+    held = [leases.holders(current, *prefix) for prefix in ((), ("ret",), ("sch",))]
+    assert held == [{OTHER: "two"}, {OTHER: "two"}, {}]
+    assert leases.acquire(current, DUTY, "two", 10)
 
 
-def test_leases_that_ended_a_day_ago_are_forgotten(engine: Engine, clock: list[float]) -> None:
-    with session(engine) as current:
-        for name, seconds in ((DUTY, 10.0), (OTHER, 11.0)):
-            assert leases.acquire(current, name, "one", seconds)
-        clock[0] += 10 + leases.FORGET_S + 1
-        leases.forget(current)
-        clock[0] = 1000.0
-        assert leases.holders(current) == {OTHER: "one"}
+def test_leases_that_ended_a_day_ago_are_forgotten(current: Session, clock: list[float]) -> None:
+    for name, seconds in ((DUTY, 10.0), (OTHER, 11.0)):
+        assert leases.acquire(current, name, "one", seconds)
+    clock[0] += 10 + leases.FORGET_S + 1
+    leases.forget(current)
+    clock[0] = 1000.0
+    assert leases.holders(current) == {OTHER: "one"}
