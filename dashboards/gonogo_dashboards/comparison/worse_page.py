@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 
@@ -20,7 +20,7 @@ from gonogo_dashboards.kit.list_rows import details_of, tolerance_of
 from gonogo_dashboards.kit.ranges import Choice
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.results import tallies
-from gonogo_service.tests import entry_names, matrices, recent_builds, test_list
+from gonogo_service.tests import entry_names, matrices, recent_builds, standings, test_list
 from gonogo_service.tests.model import TestSpecRow
 from gonogo_service.tests.recent_builds import BuildResult
 from gonogo_service.tests.variants import Variant, variants_of_all
@@ -81,7 +81,7 @@ def view(session: Session, query: Mapping[str, str], now: datetime) -> WorseView
     known = matrices.builds(session)
     branches = tuple(dict.fromkeys(build.branch for build in known))
     branch = query.get("branch") or matrices.main_branch(known)
-    heads = test_list.worst(session, branch, MAX_TESTS + 1) if branch else []
+    heads = _worst(session, branch, now) if branch else ()
     lines = _lines(session, heads[:MAX_TESTS], branch or "", since, until)
     counts = {kind: sum(line.kind == kind for line in lines) for kind in (WORSE, BETTER, SAME, NEW)}
     given = {"branch": branch, "until": until.isoformat() if until != today else None}
@@ -115,8 +115,13 @@ def _day(text: str | None) -> date | None:
         return None
 
 
+def _worst(session: Session, branch: str, now: datetime) -> tuple[TestSpecRow, ...]:
+    stand = standings.read(session, since=now - standings.WINDOW, branch=branch)
+    return test_list.worst(session, stand, branch, MAX_TESTS + 1)
+
+
 def _lines(
-    session: Session, heads: list[TestSpecRow], branch: str, since: date, until: date
+    session: Session, heads: Sequence[TestSpecRow], branch: str, since: date, until: date
 ) -> list[ChangedLine]:
     tests = {head.key: head for head in heads}
     of_tests = variants_of_all(session, list(tests)).values()

@@ -27,6 +27,7 @@ from gonogo_service.kit.database.records import from_object
 from gonogo_service.tests import axis_changes, matrices, test_list
 from gonogo_service.tests.matrices import GRADES, BuildRecord, Place
 from gonogo_service.tests.model import TestSpecRow
+from gonogo_service.tests.standings import Standings
 
 FILTERS = ("branch", "arch", "board", "kernel", "verdict", "label", "suite", "grade", "until")
 _OF_ROWS = ("kernel", "verdict", "label", "suite", "grade")
@@ -111,17 +112,23 @@ class Glance:
     summary: str
 
 
-def glance(session: Session, known: Sequence[BuildRecord], tests: int, columns: int) -> Glance:
+def glance(
+    session: Session,
+    known: Sequence[BuildRecord],
+    standings: Standings,
+    tests: int,
+    columns: int,
+) -> Glance:
     """Return a compact matrix: the `tests` that need attention most by the last builds.
 
-    known: matrices.builds.
+    known: matrices.builds. standings: how tests stand now.
     """
     branch = matrices.main_branch(known)
     if branch is None:
         return Glance(None, (), (), "")
     shown = [build for build in reversed(known) if build.branch == branch][:columns]
     place = Place([build.name for build in shown], branch)
-    rows = rows_of(session, test_list.worst(session, branch, tests), place)
+    rows = rows_of(session, test_list.worst(session, standings, branch, tests), place)
     heads = heads_of(shown, rows)
     return Glance(branch, heads, rows, summary(heads, rows, branch))
 
@@ -155,7 +162,7 @@ def read(
         and only["verdict"] in (None, *WORST_FIRST)
         and only["grade"] in (None, *GRADES)
     ):
-        page = matrices.rows(session, place, **only, limit=limit, cursor=cursor or None)
+        page = matrices.rows(session, place, now, **only, limit=limit, cursor=cursor or None)
     rows = rows_of(session, page.items, place)
     heads = heads_of(ordered[first:last], rows, next(iter(ordered[last:]), None))
     suites, suite = matrices.suites(session), given.get("suite")

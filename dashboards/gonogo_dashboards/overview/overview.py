@@ -53,7 +53,7 @@ DAYS = "30d"
 DAY_RANGES = ("7d", "30d", "90d")
 TESTS, BUILDS = 12, 20
 """Size of the compact matrix."""
-RUNNING, RECENT = 12, 8
+RUNNING, RECENT = 12, 4
 PASTS = 32
 """Moments at which readers were here, with how tests stood then."""
 
@@ -164,7 +164,7 @@ def overview(
         needs=needs,
         calm="" if needs else lines.calm(night, strip, acknowledged, bad),
         all_clear=not needs and not bad,
-        glance=matrix_page.glance(session, builds, TESTS, BUILDS),
+        glance=matrix_page.glance(session, builds, tests[-1][1], TESTS, BUILDS),
         flags=flags,
         acknowledged=acknowledged,
         night=night,

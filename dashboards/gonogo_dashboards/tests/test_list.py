@@ -9,11 +9,11 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from gonogo import urls
+from gonogo.flakiness.grades import Stability
 from gonogo.spec.executors import EMULATOR
 from gonogo_dashboards.kit import build_cells, commands, ranges, words
 from gonogo_dashboards.kit.build_cells import RecentBuilds
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
-from gonogo_dashboards.tests.test_page import badges
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.states import JobState
 from gonogo_service.tests import axis_changes, entry_names, recent_builds, standings, test_list
@@ -182,6 +182,8 @@ def _lines(
         variant, of_test = shown.get(spec.key), changes.get(spec.key, ())
         builds = results[variant] if variant else ()
         last = next((build for build in reversed(builds) if build.verdict), None)
+        grade = test.grades.get(variant) if variant else None
+        axes = (grade.stability, grade.sharpness) if grade else ()
         week, month = rates[variant] if variant in rates else (FailureRate(), FailureRate())
         return TestLine(
             key=spec.key,
@@ -192,7 +194,7 @@ def _lines(
             details=details_of(spec.test, entries.get(spec.key)),
             where=words.variant_of(variant) if variant else "",
             others=max(0, len(test.variants) - 1),
-            badges=badges(test.grades[variant]) if variant and variant in test.grades else (),
+            badges=tuple(words.GRADES[axis] for axis in axes),
             recent=build_cells.recent(builds, of_test),
             week=week,
             month=month,
@@ -212,14 +214,14 @@ def _lines(
 
 def _attention(
     variant: Variant, test: ListedTest, filters: TestFilter
-) -> tuple[bool, bool, int, bool]:
+) -> tuple[bool, int, bool, bool]:
     """Return how much a variant needs attention, as the list's filter and its order see it.
 
     The emulator's builds, which are no series, come last.
     """
-    kind, grade, in_series = filters.kind, test.grades.get(variant), variant.branch != EMULATOR
-    counts = kind is not None and getattr(filters.standings.get(variant), kind, False)
-    if grade is None:
-        return counts, False, 0, in_series
-    graded = kind in (grade.stability, grade.sharpness) or (kind is Kind.hollow and grade.hollow)
-    return counts, graded, grade.rank, in_series
+    kind, grade, standing = filters.kind, test.grades.get(variant), filters.standings.get(variant)
+    counts = kind is not None and getattr(standing, kind, False)
+    graded = grade is not None and kind in (grade.stability, grade.sharpness)
+    marginal = grade is not None and grade.stability == Stability.marginal
+    urgency = standing.urgency if standing else 0
+    return counts or graded, urgency, marginal, variant.branch != EMULATOR

@@ -80,12 +80,11 @@ class Badge(Described):
     )
 
 
-def badges(grade: Any) -> tuple[Described, ...]:
-    """Return both axes of a grade, and whether it is hollow or latent; grade: or a row with one."""
-    shown = [words.GRADES[grade.stability], words.GRADES[grade.sharpness]]
-    shown += [Badge.hollow] if grade.hollow else []
-    shown += [Badge.latent] if isinstance(grade, Grade) and grade.latent else []
-    return tuple(shown)
+def badges(grade: Grade) -> tuple[Described, ...]:
+    """Return both axes of a grade, and whether it is hollow or latent."""
+    hollow = (Badge.hollow,) if grade.hollow else ()
+    latent = (Badge.latent,) if grade.latent else ()
+    return words.GRADES[grade.stability], words.GRADES[grade.sharpness], *hollow, *latent
 
 
 def one(

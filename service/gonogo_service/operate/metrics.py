@@ -150,7 +150,7 @@ def read(session: Session, *, heartbeat_timeout_s: float, now: datetime | None =
 
 
 def totals(session: Session) -> State:
-    """Count all jobs and seeds. Gauges, and seeds of comparisons of two builds, don't count."""
+    """Count all jobs and seeds: no gauges, and no seeds of comparisons and bisections."""
     seeds = select(DailyRow.verdict, func.sum(DailyRow.n)).where(DailyRow.output == WHOLE)
     return {
         "jobs": _counted(session, JobRow.state, JobRow.kind.in_(LISTED_KINDS)),

@@ -139,8 +139,8 @@ class JobBlockRow(Sums, Base):
 class DailyRow(Sums, Base):
     """The sums of a test's jobs on a day, by build, device and context: those of their blocks.
 
-    Jobs that compare two builds, and gauges, are left out. `key` is a hash of the other columns
-    that aren't sums.
+    Only jobs that count are in it (gonogo_service.tests.variants.COUNTED). `key` is a hash of the
+    other columns that aren't sums.
     """
 
     __tablename__ = "daily"

@@ -22,7 +22,7 @@ from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.database.engine import is_postgres
 from gonogo_service.results.batch import Batch, is_green, kernel_s
 from gonogo_service.results.model import BLOCK, WHOLE, DailyRow, JobBlockRow, Sums
-from gonogo_service.tests.variants import context_name
+from gonogo_service.tests.variants import COUNTED, context_name
 
 SUMS = tuple(Sums.__annotations__)
 KERNEL_SUMS = ("kernel_n", "kernel_log", "kernel_square")
@@ -36,14 +36,18 @@ _ROOM = 0x676F6E72  # "gonr": the room of the locks
 
 
 def add(session: Session, job: JobRow, blocks: Sequence[dict[str, Any]]) -> None:
-    """Add the sums of new seeds (see `of_batch`) to those of their job and of its test.
+    """Add the sums of new seeds (see `of_batch`) to those of their job and, if it counts, its test.
 
     The caller holds the job's lock. From here to the commit, other jobs of the test wait.
     """
     _merge(session, JobBlockRow, blocks)
-    if job.reference is None:
+    if _counts(session, job):
         lock(session, job.test_key)
         _add_days(session, job, blocks)
+
+
+def _counts(session: Session, job: JobRow) -> bool:
+    return session.scalar(select(JobRow.id).where(JobRow.id == job.id, COUNTED)) is not None
 
 
 def lock(session: Session, test_key: str) -> None:
@@ -56,14 +60,14 @@ def recount(session: Session, job: JobRow) -> None:
     table = JobBlockRow
     days = set(session.scalars(select(table.day).where(table.job_id == job.id).distinct()))
     session.execute(delete(table).where(table.job_id == job.id))
-    if job.reference is not None or not days:
+    if not days or not _counts(session, job):
         return
     lock(session, job.test_key)
     alike = [getattr(DailyRow, name) == getattr(job, name) for name in UNIT]
     session.execute(delete(DailyRow).where(*alike, DailyRow.day.in_(days)))
     of_unit = [getattr(JobRow, name) == getattr(job, name) for name in UNIT]
     others = select(JobRow.context, *table.__table__.c).join(JobRow, JobRow.id == table.job_id)
-    others = others.where(*of_unit, JobRow.reference.is_(None), table.day.in_(days))
+    others = others.where(*of_unit, COUNTED, table.day.in_(days))
     _add_days(session, job, session.execute(others).mappings())
 
 

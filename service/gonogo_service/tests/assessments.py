@@ -168,7 +168,6 @@ def put(session: Session, assessment: Assessment, *, now: datetime) -> None:
         "job_id": job.id,
         "stability": grade.stability.value,
         "sharpness": grade.sharpness.value,
-        "hollow": grade.hollow,
         "change": None if assessment.change is None else assessment.change.change.value,
         "failures": failures.failures,
         "runs": failures.runs,

@@ -13,22 +13,21 @@ from sqlalchemy.orm import Session, aliased
 from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.spec.executors import EMULATOR
 from gonogo_service.jobs.model import JobLabelRow, JobRow
+from gonogo_service.kit.database.each import among
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.states import JobKind
 from gonogo_service.suites.model import RunJobRow, RunRow
-from gonogo_service.tests import recent_builds, test_list
+from gonogo_service.tests import recent_builds, standings, test_list
 from gonogo_service.tests.model import AssessmentRow, TestSpecRow
 from gonogo_service.tests.recent_builds import JOBS, BuildResult
+from gonogo_service.tests.standings import Kind, Standings
 from gonogo_service.tests.variants import ENDED, Variant
 
 MAIN = ("main", "master")
 """The names of a main branch."""
 HOLLOW = "hollow"
 GRADES = (*(grade.value for grade in (*Stability, *Sharpness)), HOLLOW)
-"""The grades to filter tests by: a value of either axis, or HOLLOW.
-
-HOLLOW: the newest assessed build is green and unexplained.
-"""
+"""The grades to filter tests by: a value of either axis, or HOLLOW, as tests stand."""
 
 
 class BuildRecord(NamedTuple):
@@ -55,6 +54,15 @@ class Place(NamedTuple):
         named = (("arch", self.arch), ("board", self.board))
         given = [getattr(table, name) == value for name, value in named if value is not None]
         return [table.branch == self.branch, *given]
+
+    def standings(self, session: Session, now: datetime) -> Standings:
+        """Return how the tests stand here."""
+        read = standings.read(session, since=now - standings.WINDOW, branch=self.branch)
+        return {
+            variant: one
+            for variant, one in read.items()
+            if self.arch in (None, variant.arch) and self.board in (None, variant.board)
+        }
 
 
 def builds(session: Session) -> list[BuildRecord]:
@@ -100,6 +108,7 @@ def suites(session: Session, limit: int = 100) -> list[str]:
 def rows(
     session: Session,
     place: Place,
+    now: datetime,
     *,
     kernel: str | None = None,
     verdict: str | None = None,
@@ -116,7 +125,7 @@ def rows(
     job of the test on one of the builds. suite: such a job was submitted with it. grade: one of
     GRADES. Raises BadCursor.
     """
-    table, graded = TestSpecRow, AssessmentRow
+    table, graded, known = TestSpecRow, AssessmentRow, place.standings(session, now)
     of_test = [
         JobRow.test_key == table.key,
         JobRow.build.in_(list(place.builds)),
@@ -138,11 +147,10 @@ def rows(
         conditions.append(exists().where(*of_test, *of_run))
     if grade is not None:
         is_axis = or_(graded.stability == grade, graded.sharpness == grade)
-        has_grade = graded.hollow if grade == HOLLOW else is_axis
-        conditions.append(
-            exists().where(graded.test_key == table.key, *place.of(graded), has_grade)
-        )
-    order = test_list.attention(graded.branch == place.branch), table.created_at, table.key
+        of_axis = exists().where(graded.test_key == table.key, *place.of(graded), is_axis)
+        hollow = among(session, table.key, standings.of_kind(known, Kind.hollow))
+        conditions.append(hollow if grade == HOLLOW else of_axis)
+    order = test_list.attention(session, known, *place.of(graded)), table.created_at, table.key
     return test_list.ordered(session, order, conditions, limit, cursor)
 
 

@@ -46,7 +46,6 @@ class AssessmentRow(Base):
     job_id: Mapped[str] = mapped_column(IdType)  # the last assessed job
     stability: Mapped[str]
     sharpness: Mapped[str]
-    hollow: Mapped[bool]
     change: Mapped[str | None]  # from the previous build; null: there is none
     failures: Mapped[int]
     runs: Mapped[int]

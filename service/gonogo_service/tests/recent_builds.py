@@ -88,6 +88,13 @@ class Standing:
     build: str
     """The build; of several the one that ran last, or ""."""
 
+    @property
+    def urgency(self) -> int:
+        """Return how much it needs attention: 4 hollow, 3 broken, 2 flaky, 1 lost, 0 none."""
+        broken = self.red and not self.flaky
+        kinds = self.lost, self.flaky, broken, self.hollow
+        return max(place * kind for place, kind in enumerate(kinds, 1))
+
 
 @dataclass(frozen=True)
 class BuildResult(Standing):

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
-    Integer,
     Select,
     Text,
     and_,
@@ -28,6 +27,7 @@ from sqlalchemy.orm import Session, aliased
 from gonogo.flakiness.grades import Stability
 from gonogo_service.flags.model import STATES, FlagRow
 from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database.each import among
 from gonogo_service.kit.database.ids import floor
 from gonogo_service.kit.database.paging import BadCursor, Page
 from gonogo_service.kit.database.states import LISTED_KINDS
@@ -37,10 +37,7 @@ from gonogo_service.tests.standings import COUNTED, Kind, Standings
 from gonogo_service.tests.variants import Variant, variants_of_all
 
 SORTS = ATTENTION, NEWEST = "attention", "newest"
-"""The orders of the list: hollow, broken, flaky and marginal tests first; by first submission."""
-_RANKS = {Stability.marginal: 1, Stability.flaky: 2, Stability.broken: 3}
-"""How much a grade needs attention; HOLLOW_RANK is above them."""
-HOLLOW_RANK = 4
+"""The orders of the list: the most urgent standings and marginal tests first; by submission."""
 MAX_TERMS = 8
 """The number of words of a search that are used."""
 
@@ -50,8 +47,8 @@ class TestFilter:
     """The filter of the list; None allows everything.
 
     search: words that must all occur in a test's kernel, shape, tolerance, numerics or key.
-    standings: those that count for a kind that is COUNTED. since: only tests that were submitted
-    again since then.
+    standings: those that count for the order and for a kind that is COUNTED. since: only tests that
+    were submitted again since then.
     """
 
     __test__ = False  # pytest: not a test case
@@ -69,7 +66,7 @@ class ListedTest(NamedTuple):
     spec: TestSpecRow
     variants: tuple[Variant, ...]
     grades: Mapping[Variant, Any]
-    """The grades of assessed variants: rows with `stability`, `sharpness`, `hollow` and `rank`."""
+    """The grades of assessed variants: rows with `stability` and `sharpness`."""
     open_flags: int
     job: Any
     """The last job in any state, with `id`, `build`, `state` and `created_at`; None for none."""
@@ -90,9 +87,9 @@ def list_(
     cursor: str | None = None,
 ) -> Page[ListedTest]:
     """Return tests in one of the SORTS; the cursor is a key. Raises BadCursor."""
-    newest = TestSpecRow.created_at, TestSpecRow.key
-    order = newest if sort == NEWEST else (attention(), *newest)
-    page = ordered(session, order, matching(filters or TestFilter()), limit, cursor)
+    filters, newest = filters or TestFilter(), (TestSpecRow.created_at, TestSpecRow.key)
+    order = newest if sort == NEWEST else (attention(session, filters.standings), *newest)
+    page = ordered(session, order, matching(filters), limit, cursor)
     keys = [test.key for test in page.items]
     flags = select(FlagRow.test_key, func.count()).group_by(FlagRow.test_key)
     unresolved = FlagRow.test_key.in_(keys), FlagRow.state.in_(STATES["unresolved"])
@@ -136,19 +133,15 @@ def heads(session: Session, filters: TestFilter, limit: int) -> tuple[TestSpecRo
     return ordered(session, newest, matching(filters), limit, None).items
 
 
-def worst(session: Session, branch: str, limit: int) -> list[TestSpecRow]:
-    """Return the tests of a branch that need attention most, by their newest assessments there."""
-    return list(session.scalars(_worst(), {"branch": branch, "limit": limit}))
-
-
-@cache  # building the statement takes longer than running it
-def _worst() -> Select[Any]:
-    table, branch = TestSpecRow, bindparam("branch", type_=Text)
+def worst(
+    session: Session, standings: Standings, branch: str, limit: int
+) -> tuple[TestSpecRow, ...]:
+    """Return the tests of a branch that need attention most, by their standings there."""
+    table, graded = TestSpecRow, AssessmentRow.branch == branch
     ran = select(JobRow.id).where(JobRow.test_key == table.key, JobRow.branch == branch).exists()
-    order = attention(AssessmentRow.branch == branch), table.created_at, table.key
-    query = select(table).where(ran)
-    worst_first = query.order_by(*(column.desc() for column in order))
-    return worst_first.limit(bindparam("limit", type_=Integer))
+    of_branch = {variant: one for variant, one in standings.items() if variant.branch == branch}
+    order = attention(session, of_branch, graded), table.created_at, table.key
+    return ordered(session, order, [ran], limit, None).items
 
 
 def counts(session: Session, filters: TestFilter) -> dict[Kind, int]:
@@ -196,27 +189,29 @@ def _of_kind(filters: TestFilter) -> list[ColumnElement[bool]]:
     return conditions
 
 
-def attention(*of: ColumnElement[bool]) -> Any:
+def attention(session: Session, standings: Standings, *of: ColumnElement[bool]) -> Any:
     """Return the column that is largest for the tests that need attention first.
 
-    of: conditions on the assessments that count.
+    It is the urgency of a test's worst variant; half for one that is marginal. of: conditions on
+    the assessments that count.
     """
-    worst = select(func.max(_rank())).where(AssessmentRow.test_key == TestSpecRow.key, *of)
-    return func.coalesce(worst.correlate(TestSpecRow).scalar_subquery(), 0)
-
-
-def _rank() -> Any:
-    """Return the column of how much an assessment needs attention."""
-    table = AssessmentRow
-    ranks = ((table.stability == grade, rank) for grade, rank in _RANKS.items())
-    return case((table.hollow, HOLLOW_RANK), *ranks, else_=0)
+    table, graded, keys_of = TestSpecRow, AssessmentRow, dict[int, set[str]]()
+    for variant, standing in standings.items():
+        keys_of.setdefault(standing.urgency, set()).add(variant.test_key)
+    keys_of.pop(0, None)
+    marginal = graded.test_key == table.key, graded.stability == Stability.marginal, *of
+    ranks = (
+        (among(session, table.key, keys_of[urgency]), urgency)
+        for urgency in sorted(keys_of, reverse=True)
+    )
+    return case(*ranks, (select(graded.build).where(*marginal).exists(), 0.5), else_=0)
 
 
 def _grades(session: Session, keys: Collection[str]) -> dict[Variant, Any]:
     table = AssessmentRow
     variant = table.test_key, table.branch, table.arch, table.board
-    grade = table.stability, table.sharpness, table.hollow, _rank().label("rank")
-    rows = session.execute(select(*variant, *grade).where(table.test_key.in_(keys)))
+    query = select(*variant, table.stability, table.sharpness)
+    rows = session.execute(query.where(table.test_key.in_(keys)))
     return {Variant.of(row): row for row in rows}
 
 

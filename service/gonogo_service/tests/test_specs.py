@@ -90,7 +90,7 @@ def suites(session: Session, limit: int = 50) -> list[str]:
 def builds_of(session: Session, key: str) -> list[BuildResults]:
     """Return a test's results on each build, the newest build first.
 
-    Jobs that compare two builds are left out. Everything comes from the daily sums and an index of
+    Only jobs that count are in it (COUNTED). Everything comes from the daily sums and an index of
     jobs, so that the cost doesn't grow with the number of seeds.
     """
     table, job = DailyRow, JobRow

@@ -29,13 +29,15 @@ MAX_VARIANTS = 50
 _NEWEST_JOBS = 64
 MAX_JOBS = 200
 """Maximum number of a variant's newest jobs that are read: two hundred nights."""
-COUNTED = JobRow.reference.is_(None) & JobRow.kind.in_(LISTED_KINDS)
-"""The jobs that count into the sums of their test: not gauges or comparisons of two builds."""
+OF_TESTS = JobRow.reference.is_(None) & JobRow.kind.in_(LISTED_KINDS)
+"""The jobs that run one build of a test: not gauges or comparisons of two builds."""
+_PROBE = select(ProbeRow.job_id).where(ProbeRow.job_id == JobRow.id).correlate(JobRow).exists()
+COUNTED = OF_TESTS & ~_PROBE
+"""The jobs that count into the sums of their test: a bisection only runs old builds again."""
 OVER = JobRow.state.in_((JobState.finished, JobState.cancelled))
 """The jobs that are over and could run."""
-_PROBE = select(ProbeRow.job_id).where(ProbeRow.job_id == JobRow.id).correlate(JobRow).exists()
-ENDED = COUNTED & OVER & (JobRow.done > 0) & ~_PROBE
-"""The jobs whose results say how a test stands: a bisection only runs old builds again."""
+ENDED = COUNTED & OVER & (JobRow.done > 0)
+"""The jobs whose results say how a test stands."""
 
 
 @dataclass(frozen=True, order=True)
@@ -155,8 +157,8 @@ def graded_job(session: Session, variant: Variant) -> JobFacts | None:
 
 
 def job_of(session: Session, job_id: str) -> JobFacts | None:
-    """Return the facts of an ended job that counts (COUNTED); None if there is no such job."""
-    query = select(*FACTS).where(JobRow.id == job_id, COUNTED, OVER)
+    """Return the facts of a job of a test that is over; None if there is no such job."""
+    query = select(*FACTS).where(JobRow.id == job_id, OF_TESTS, OVER)
     row = session.execute(query).one_or_none()
     return None if row is None else JobFacts(*row)
 

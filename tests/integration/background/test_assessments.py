@@ -89,14 +89,12 @@ def test_each_closed_job_is_assessed_once_whoever_dies_or_runs_beside(
             stored_assessment.job_id,
             stored_assessment.stability,
             stored_assessment.sharpness,
-            stored_assessment.hollow,
             stored_assessment.failures,
             stored_assessment.runs,
         ) == (
             job.id,
             "flaky",
             "unmeasured",
-            True,
             1,
             4,
         )

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import time_machine
-from sqlalchemy import Engine, select, update
+from sqlalchemy import Engine, select
 
 import gauge_results
 import nightly_history
@@ -34,7 +34,6 @@ from gonogo_service.results import worst
 from gonogo_service.suites.model import RunJobRow, RunRow
 from gonogo_service.tests import assessing, assessments
 from gonogo_service.tests import matrices as matrix_reads
-from gonogo_service.tests.model import AssessmentRow
 from gonogo_service.tests.variants import Variant, jobs_of
 
 EVIL = "<img src=x onerror=alert(1)>\u202e" + "long-" * 30
@@ -151,15 +150,6 @@ def test_tests_by_builds_are_read_from_the_sums(engine: Engine) -> None:
     assert [build.name for build in older.builds] == ["b747edd158", "9ca166977b"]
     # the worst come first, whichever was submitted last
     assert [row.test for row in view.rows] == [other, other, key]
-    with engines.session(engine) as session:
-        masked = session.scalars(select(JobRow).where(JobRow.test_key == key)).first()
-        assert masked is not None
-        assessment = assessing.assess(session, masked.id)
-        assert assessment is not None
-        assessments.put(session, assessment, now=utcnow())
-        hollow = AssessmentRow.test_key == key
-        session.execute(update(AssessmentRow).values(hollow=hollow, stability="stable"))
-    assert [row.test for row in read().rows] == [key, other, other]
     first = read(limit=1)
     assert first.next is not None
     assert {row.test for row in first.rows} | {row.test for row in read(first.next, 1).rows} == {

@@ -181,6 +181,24 @@ def shown(api: Api) -> dict[str, int]:
     return values
 
 
+def test_the_worst_come_first_by_their_newest_results_in_lists_and_matrix(api: Api) -> None:
+    for test, wrong in ((0, False), (1, True), (2, False)):
+        night(api, 1, range(2), test=variant_of(test), wrong=wrong)
+    assess(api)  # what is assessed now is over when the next build has run
+    for test, wrong, red in ((1, False, ()), (0, False, range(2)), (2, True, ())):
+        night(api, 2, range(2), test=variant_of(test), wrong=wrong, red=red)
+    worst = ["hollow", "red", "right"]
+    names = {f"epsilon {variant_of(test)['epsilon']:g}": worst[test - 2] for test in range(3)}
+    for lines in (
+        items(api, "/tests"),
+        api.client.get("/matrix.json").json()["rows"],
+        api.client.get("/overview.json").json()["glance"]["rows"],
+    ):
+        assert [names[line["details"]] for line in lines] == worst
+    (row,) = api.client.get("/matrix.json?grade=hollow").json()["rows"]
+    assert row["cells"][0]["hollow"]
+
+
 def test_a_test_that_was_flaky_on_an_earlier_build_is_flaky_over_that_time(api: Api) -> None:
     night(api, 1, range(24), wrong=True, red=range(12))
     night(api, 2, range(24))
@@ -246,10 +264,17 @@ def test_a_bisection_of_old_builds_makes_no_day_hollow(api: Api) -> None:
         job = night(api, 2, range(3))
     with time_machine.travel(now):
         with api.context.session() as session:
-            _bisect(session, nightly_history.night(session, "b1", 1, [7], wrong=True))
+            probe = nightly_history.submit(session, [7], build="b1", sequence=1)
+            _bisect(session, probe)
+            wrong = stored_jobs.row(7, wrong=True, within=False)
+            stored_jobs.report(session, probe.id, [wrong])
+            stored_jobs.finish(session, probe.id)
         assert shown(api) == {"hollow": 0, "red": 0, "flaky": 0}
-        bars = api.client.get("/overview.json").json()["numbers"][0]["bars"]
-        assert bars[-1]["words"].endswith(": 0 of 1 test")
+        overview = api.client.get("/overview.json").json()
+        assert overview["numbers"][0]["bars"][-1]["words"].endswith(": 0 of 1 test")
+        assert overview["days"]["seeds"] == 3, "the chart of days"
+        (line,) = items(api, "/tests")
+        assert line["month"] == {"failed": 0, "runs": 3}
         trend = api.get(f"/tests/{job.test_key}/changes?over=days&branch=main")
     assert [point["jobs"] for point in trend["points"]] == [1], "today is no point of the chart"
 

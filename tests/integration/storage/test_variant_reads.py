@@ -165,8 +165,9 @@ def test_tests_are_found_by_their_words_and_the_worst_come_first(engine: Engine)
         here.assess()
     with engines.reading(engine) as session:
         assert search() == ["small", "tight", "hollow"]
-        assert search(sort=test_list.ATTENTION) == ["hollow", "small", "tight"]
         now = standings.read(session, since=utcnow() - standings.WINDOW)
+        worst_first = search(sort=test_list.ATTENTION, standings=now)
+        assert worst_first == ["hollow", "small", "tight"]
         assert search(kind=Kind.hollow, standings=now) == ["hollow"]
         assert search(kind=Kind.flagged) == ["hollow"]
         assert search(search="32×64") == ["small"]
@@ -186,4 +187,4 @@ def test_tests_are_found_by_their_words_and_the_worst_come_first(engine: Engine)
         assert search_reads.tests(session, " ", 5) == ()
         [key] = [key for key, name in names.items() if name == "tight"]
         assert search(search=key[:12]) == ["tight"]
-        assert [names[test.key] for test in test_list.worst(session, "main", 1)] == ["hollow"]
+        assert [names[test.key] for test in test_list.worst(session, now, "main", 1)] == ["hollow"]
