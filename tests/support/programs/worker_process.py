@@ -49,6 +49,16 @@ class Answer:
         return self.finished is not None
 
     @property
+    def end(self) -> dict[str, Any]:
+        """The last message."""
+        assert self.finished is not None
+        return self.finished
+
+    def contents(self, kind: str) -> list[Any]:
+        """Return the contents of the artifacts of a kind."""
+        return [artifact["content"] for artifact in self.artifacts if artifact["kind"] == kind]
+
+    @property
     def verdicts(self) -> dict[int, str]:
         """Verdict by seed (of the last repeat)."""
         return {row["seed"]: row["verdict"] for row in self.rows}

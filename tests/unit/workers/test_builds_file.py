@@ -15,7 +15,6 @@ from gonogo.errors import FieldError, FieldErrors
 from gonogo_workers.executors import builds_file, registry
 from gonogo_workers.executors.builds_file import ResolvedBuild, resolve_build
 from gonogo_workers.executors.kernel_host import KernelHost
-from gonogo_workers.executors.pool import MAX_SPARES, HostPool
 
 EXECUTOR = registry.ExecutorSpec("mine", "m", "F", "/own")
 OTHER = registry.ExecutorSpec("other", "m", "F")
@@ -179,18 +178,6 @@ def test_the_child_is_told_of_its_build_and_of_no_other(
             assert words in str(raised.value)
         finally:
             host.kill()
-
-
-def test_a_worker_keeps_few_spare_children_however_many_environments_its_builds_have() -> None:
-    pool = HostPool()
-    spec = registry.ExecutorSpec("mine", "json", "loads")
-    try:
-        for number in range(MAX_SPARES + 2):
-            pool.prepare(spec, {"N": str(number)})
-        pool.take(spec, {"N": str(MAX_SPARES + 1)}).kill()
-        assert len(pool._spares) == MAX_SPARES - 1
-    finally:
-        pool.close()
 
 
 PATTERNS = """
