@@ -57,6 +57,15 @@ def words(waiver: Waiver) -> str:
     return f"waived until {day(waiver.expires_at)} by {waiver.owner}: {waiver.reason}"
 
 
+def effect(waiver: Waiver) -> str:
+    """Return what it does to commits: "Until 2026-12-01, red and hollow results block no commit."""
+    until = f"Until {day(waiver.expires_at)}"
+    if list(waiver.classes) == list(RED_OR_HOLLOW):
+        return f"{until}, red and hollow results block no commit."
+    kinds = ", ".join(Class(kind).label.lower() for kind in waiver.classes)
+    return f"{until}, these findings block no commit: {kinds}."
+
+
 def day(moment: datetime) -> str:
     """Return the day on which something ends, with the minute if that is not midnight UTC."""
     there = moment.astimezone(UTC)

@@ -141,7 +141,7 @@ def needs(
         ("lost", lost, nouns, Kind.lost.mark, urls.catalogue({"standing": Kind.lost})),
         ("devices", len(fleet.trouble), ("device in trouble", "devices in trouble"), *trouble),
         ("hosts", len(fleet.flagged), ("flagged host",), "suspect", "#trouble"),
-        ("queues", sum(queue.stuck for queue in queues), ("stuck queue",), "hang", "#stuck"),
+        ("queues", sum(queue.stuck for queue in queues), ("stuck queue",), "hang", "#speed"),
         ("webhooks", len(failing), ("failing webhook",), "error", webhook),
         ("flags", other, ("other new flag",), "suspect", "#flagged"),
     )

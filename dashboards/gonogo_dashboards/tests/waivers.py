@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo.flakiness.classes import Class
-from gonogo.flakiness.waivers import RED_OR_HOLLOW, day
+from gonogo.flakiness.waivers import day
 from gonogo.spec.selections import KERNEL
-from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import shape_of, tolerance_of
 from gonogo_dashboards.kit.ranges import Choice
 from gonogo_service.flags import store as flags
 from gonogo_service.flags.model import FlagRow
+from gonogo_service.flags.noun import ACKNOWLEDGED_FOR
 from gonogo_service.kit import rows
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.tests import test_list
@@ -27,6 +26,8 @@ from gonogo_service.waivers.model import WaiverRow
 from gonogo_service.waivers.noun import WaiverState
 
 MAX_FLAGS = 200
+EXTENDED_BY: timedelta = ACKNOWLEDGED_FOR
+"""By how much one click extends a waiver or an acknowledgement."""
 ADD = "gonogo waivers create --test {key} --days 14 --reason 'why'"
 """The command that adds a waiver for a test."""
 _MORE: Mapping[str, Any] = {
@@ -37,7 +38,8 @@ WAIVER_LINE: Any = rows.extended_answer(
     WaiverRow,
     "WaiverLine",
     state=WaiverState,
-    about=(str, "What it covers besides; its classes where they aren't the default"),
+    effect=str,
+    about=(str, "The names, labels and builds that it covers"),
     **_MORE,
 )
 ACCEPTED_FLAG: Any = rows.extended_answer(
@@ -92,13 +94,11 @@ def listed(
 
 
 def about(waiver: WaiverRow) -> str:
-    """Return the names, labels and builds that a waiver covers, and classes if not the default."""
+    """Return the names, labels and builds that a waiver covers."""
     labels = [f"{name}={value}" for name, value in waiver.labels.items()]
     parts = [f"tests {', '.join(waiver.names)}"] if waiver.names else []
     parts += [f"jobs with {', '.join(labels)}"] if labels else []
     parts += [f"builds {', '.join(waiver.builds)}"] if waiver.builds else []
-    if waiver.classes != list(RED_OR_HOLLOW):
-        parts.append(", ".join(words.inline(Class(kind).label) for kind in waiver.classes))
     return "; ".join(parts)
 
 

@@ -41,6 +41,7 @@ WAIVER = rows.extended_answer(
     "Waiver",
     state=WaiverState,
     words=(str, "Until when, by whom and why, in a phrase"),
+    effect=(str, "What it does to commits, and until when, in a sentence"),
     links=WaiverLinks,
 )
 

@@ -51,6 +51,11 @@ class WaiverRow(Base):
         """Return it in a phrase."""
         return waivers.words(self)
 
+    @property
+    def effect(self) -> str:
+        """Return what it does to commits, and until when."""
+        return waivers.effect(self)
+
     def state_at(self, now: datetime) -> WaiverState:
         """Return its state at a moment."""
         if self.ended_at is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import time_machine
@@ -39,6 +39,25 @@ def test_a_waiver_by_names_leads_to_the_list_that_shows_it(api: Api) -> None:
     assert [hit["url"] for hit in hits] == ["/waivers"]
 
 
+def _click(api: Api, button: str) -> None:
+    """Send what the first such button of the page of waivers sends."""
+    page = api.client.get("/waivers").text
+    name, value = next(re.finditer(button, page, re.DOTALL)).groups()
+    place = re.search('data-patch="([^"]*)" data-version="([0-9]*)"', page)
+    assert place is not None
+    answer = api.client.patch(place[1], json={name: value, "version": int(place[2])})
+    assert answer.status_code == 200, answer.text
+
+
+def test_one_click_gives_a_waiver_fourteen_more_days(api: Api) -> None:
+    waiver = _waive(api, names=["a*"])
+    assert waiver["effect"] in api.client.get("/waivers").text
+    _click(api, 'name="(expires)" value="([^"]*)"')
+    (line,) = api.client.get("/waivers.json").json()["items"]
+    before, after = (datetime.fromisoformat(one["expires_at"]) for one in (waiver, line))
+    assert after - before == timedelta(days=14)
+
+
 def test_an_acknowledged_flag_is_listed_with_who_why_and_until_when(api: Api) -> None:
     with api.context.session() as session:
         test = stored_jobs.finished(session, seeds=1).test_key
@@ -63,6 +82,9 @@ def test_an_acknowledged_flag_is_listed_with_who_why_and_until_when(api: Api) ->
     with api.context.reading() as session:
         later = utcnow() + timedelta(days=15)
         assert not waivers.listed(session, {}, None, 50, later).acknowledged
+    _click(api, f'{flag["id"]}.*?name="(state)" value="(open)"')
+    assert api.get(f"/flags/{flag['id']}")["state"] == "open"
+    assert not api.client.get("/waivers.json").json()["acknowledged"]
 
 
 def test_each_waiver_has_its_state_and_only_one_in_force_can_be_ended(api: Api) -> None:
@@ -78,10 +100,10 @@ def test_each_waiver_has_its_state_and_only_one_in_force_can_be_ended(api: Api) 
     assert lines[1]["test_words"] == "layernorm_bw 3×273×1×8462, rtol 0.001, atol 0.5"
     assert lines[1]["test"] == test
     page = api.client.get("/waivers").text
-    assert page.count("End now") == 1
+    assert page.count(">End now<") == 1
     assert f'data-post="/api/v1/waivers/{first["id"]}"' in page
     assert ">just now, by local<" in page, "the ended one"
-    assert ">in 2 d" in page
+    assert ">ends in 2 d" in page
     active = api.client.get("/waivers.json?state=active").json()["items"]
     assert [line["id"] for line in active] == [first["id"]]
     later = utcnow() + timedelta(days=4)
