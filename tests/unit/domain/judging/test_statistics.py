@@ -1,14 +1,20 @@
-"""Two arrays and a tolerance: each number by hand, and each comparator at its limit."""
+"""The statistics of an output: each by hand, each comparator at its limit, and the same numbers
+from the judge and from a comparison of two arrays."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pytest
 
+from gonogo import closeness
+from gonogo.arithmetic.formats import FORMATS, round_to, step
 from gonogo.closeness import NEEDED_RTOLS, Gate, missed, numbers, roundings
+from gonogo.judgment.statistics import Statistics, statistics_of
+from gonogo.judgment.tolerance import Tolerance
 
 NAN, INF = math.nan, math.inf
 
@@ -181,3 +187,71 @@ def test_a_gate_names_what_is_declared() -> None:
     assert Gate(atol=0.5, pcc=-1, ulp=0).to_json() == declared
     assert Gate(pcc=1.0).allclose is None
     assert not Gate(equal_nan=True).declared
+
+
+def judged(
+    values: Any, raw: Any, exact: Any = None, form: str = "fp32", gate: Tolerance | None = None
+) -> Statistics:
+    """Return the judge's statistics; all elements are outside of what rounding explains."""
+    output, raw, exact = (
+        np.asarray(a, np.float64) for a in (values, raw, raw if exact is None else exact)
+    )
+    return statistics_of(output, raw, exact, form, np.ones(output.shape, bool), gate)
+
+
+def test_the_judge_has_two_references_the_drawn_data_s_and_the_given_data_s() -> None:
+    raw, given = [1.0, -1.0, 4.0, 0.0], [1.0, -1.5, 4.5, 0.0]
+    result = judged([2.0, -1.0, 4.5, 0.0], raw, given, gate=Tolerance(0.1, 0.1))
+    shown = ("max_abs", "tolerance_ratio", "tolerance_ratio_quantized", "mismatch_fraction")
+    assert [asdict(result)[name] for name in shown] == pytest.approx([1.0, 5.0, 5.0, 0.5])
+    assert result.outliers == 1, "twice the reference"
+    assert result.needed_atol == pytest.approx({rtol: 1 - rtol for rtol in NEEDED_RTOLS})
+    closer = judged([2.0], [2.0], [1.0], gate=Tolerance(0.0, 0.5))
+    assert (closer.tolerance_ratio, closer.tolerance_ratio_quantized) == (0.0, 2.0)
+    assert (closer.ulp_max, closer.mismatch_fraction, closer.outliers) == (0.0, 1.0, 1)
+
+
+@pytest.mark.parametrize("form", ["fp32", "bf16", "fp16"])
+def test_the_judge_s_numbers_are_those_of_a_comparison(form: str) -> None:
+    random = np.random.default_rng(0)
+    expected = random.normal(size=(16, 64))
+    output = round_to(expected * (1 + 0.01 * random.normal(size=(16, 64))), form)
+    output[3, 5], output[4, 6], expected[4, 6] = np.nan, np.inf, np.inf
+    defined = asdict(judged(output, expected, form=form, gate=Tolerance(1e-3, 0.05)))
+    result = numbers(output, expected, Gate(1e-3, 0.05), form)
+    needed = {float(rtol): atol for rtol, atol in result.pop("needed_atol").items()}
+    assert needed == pytest.approx(defined.pop("needed_atol"), rel=1e-12)
+    same = defined.keys() & result.keys()
+    assert {"max_abs", "rms", "pcc_deficit", "ulp_max", "ulp_p99", "tolerance_ratio"} < same
+    assert {name: result[name] for name in same} == pytest.approx(
+        {name: defined[name] for name in same}, rel=1e-12
+    )
+
+
+def test_what_is_undefined_says_so() -> None:
+    constant = judged([1.0, 2.0, 3.0], [1.0, 1.0, 1.0])
+    assert (constant.pcc_deficit, constant.tolerance_ratio) == (None, None)
+    assert constant.tolerance_ratio_quantized is None
+    assert judged([1.0, 0.0], [0.0, 0.0]).rel_frobenius == np.inf
+    assert judged([0.0, 0.0], [0.0, 0.0]).rel_frobenius == 0.0
+    nothing = judged([np.nan, np.inf], [1.0, 2.0])
+    assert (nothing.count, nothing.nonfinite, nothing.max_abs) == (2, 2, None)
+    assert nothing.needed_atol == {}
+    assert judged(np.zeros((0, 3)), np.zeros((0, 3))) == Statistics(0, 0)
+
+
+def test_a_correlation_keeps_its_digits() -> None:
+    random = np.random.default_rng(0)
+    right = 1000 + random.normal(size=4000)
+    noise = 1e-7 * random.normal(size=4000)
+    expected = np.square(noise).mean() / np.square(right - right.mean()).mean() / 2
+    assert judged(right + noise, right).pcc_deficit == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize("form", ["fp32", "bf16", "fp16", "bfp8_b"])
+def test_the_steps_of_a_format_are_those_of_the_judge(form: str) -> None:
+    chance = np.random.default_rng(0)
+    values = chance.normal(size=(20, 40)) * 2.0 ** chance.integers(-30, 18, (20, 40))
+    values[0, :3] = 0.0, 2.0**-140, FORMATS["fp16"].largest * 2
+    assert np.array_equal(closeness.step(values, form), step(values, form))
+    assert np.array_equal(closeness.rounded(values, form), round_to(values, form))
