@@ -62,7 +62,7 @@ AREAS = {
     "batches": Area("gonogo_service/jobs/batches.py gonogo_service/results/batch.py", _JOB_TESTS),
     "flags": Area(
         "gonogo_service/flags/*.py",
-        """tests/integration/api/test_flags_service.py tests/integration/api/test_api_standing.py
+        """tests/integration/api/test_resources.py tests/integration/api/test_api_standing.py
         tests/integration/background/test_*flag*.py tests/integration/background/test_assessments.py
         tests/integration/background/test_suspect_seeds.py
         tests/integration/dashboards/test_overview_page.py
@@ -73,8 +73,8 @@ AREAS = {
         """gonogo_service/people/auth.py gonogo_service/people/issuing.py
         gonogo_service/people/live_principals.py gonogo_service/people/failures.py
         gonogo_service/people/visit.py gonogo_service/kit/principals.py""",
-        """tests/integration/api/test_auth_*.py tests/integration/api/test_token_life.py
-        tests/integration/api/test_hostile_hosts.py tests/integration/api/test_resources.py""",
+        """tests/integration/api/test_auth_*.py tests/integration/api/test_hostile_hosts.py
+        tests/integration/api/test_resources.py""",
     ),
     "hooks": Area(
         "gonogo_service/ci/*.py",

@@ -7,17 +7,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from fastapi.routing import APIRoute
 
 from api import JOB, Api, refusal
+from gonogo_service.kit.database.encoding import timestamp, utcnow
 from gonogo_service.routers import routers
+from suite_runs import SUITE
 
 TEST = JOB["test"]
 LAST_SEED = 2**53 - 1
-SETTINGS = {"max_elements": 10_000, "max_seeds": 1000, "max_body_bytes": 4096}
+SETTINGS = {
+    "max_elements": 10_000,
+    "max_seeds": 1000,
+    "max_body_bytes": 4096,
+    "executors": "mine=my.module:Factory",
+    "max_gauge_runs": 500,
+}
 HEADERS = {"Content-Type": "application/json"}
 
 
@@ -41,8 +50,32 @@ def selected(**selection: Any) -> dict[str, Any]:
     return {**SELECTED, "test": {"selection": selection}}
 
 
-BAD_JOBS: list[tuple[dict[str, Any], str, str]] = [
-    # the changes of the body, the refused field, a phrase of the detail or the limit
+Rows = list[tuple[dict[str, Any], str, str]]
+"""What makes a body bad, the field that is refused, a phrase of the detail or the limit."""
+SOON = timestamp(utcnow() + timedelta(days=3))
+WAIVER = {"names": ["x *"], "reason": "known", "owner": "kim", "expires": SOON}
+BUILD = {"name": "v0.60", "executor": "ttnn", "branch": "main", "outputs": ["dx"]}
+SCHEDULE = {"name": "n", "suite": "nightly", "cron": "30 2 * * *", "timezone": "UTC"}
+MINE = {"target": {"executor": "mine"}}
+SHARDED = {"test": {"memory": {"sharded": [8, 0]}}}
+TTNN = {"target": {"executor": "ttnn"}, "builds": ["ttnn"]}
+ENTRY = {"test": {"shape": [1, 2]}}
+BAD_SUITES: Rows = [
+    ({"entries": [*SUITE["entries"], {"test": {"shape": [0]}}]}, "entries.2.test.shape.0", ""),
+    ({"entries": [{"test": {"shape": [50000, 5000]}}]}, "entries.0.test.shape", ""),
+    ({"entries": [{"matrix": {"shape": [[1, 2], [3, 0]]}}]}, "entries.0.matrix.shape.1.1", ""),
+    ({"entries": [{**ENTRY, "build": "correct"}]}, "entries.0.build", ""),
+    ({"entries": [{**ENTRY, "seeds": {"count": 0}}]}, "entries.0.seeds.count", ""),
+    ({"defaults": {"seeds": {"count": 1}}}, "entries.0.test.kernel", ""),
+    ({"defaults": {"test": TEST}, "entries": [ENTRY]}, "entries.0.seeds", ""),
+    ({"entries": []}, "entries", ""),
+    ({"name": "no good"}, "name", ""),
+    ({"defaults": {"test": {"kernl": "x"}}}, "defaults.test.kernl", "did you mean 'kernel'"),
+    ({"defaults": SHARDED}, "defaults.test.memory.sharded.1", ">= 1"),
+    ({"defaults": {"test": {"epsilon": None}}}, "defaults.test.epsilon", "> 0"),
+    ({"defaults": {"test": {"selection": {"suit": 1}}}}, "defaults.test.selection.suit", "did you"),
+]
+BAD_JOBS: Rows = [
     ({"colour": "red"}, "colour", "unknown field"),
     ({"colour": "red"}, "colour", "one of target, context, priority,"),
     ({"test": {**TEST, "colour": "red"}}, "test.colour", "one of kernel, shape,"),
@@ -130,25 +163,133 @@ BAD_JOBS: list[tuple[dict[str, Any], str, str]] = [
     ({**SELECTED, "reference": {"build": "other"}}, "reference.build", "with another build"),
     ({**SELECTED, "context": {"name": "x", "before": [TEST]}}, "context", "suite with `order`"),
 ]
+BAD_GAUGES: Rows = [
+    ({"test": {"selection": {"suite": "x"}}}, "test.selection", "kernel"),
+    ({"test": {**TEST, "shape": [2**14, 2**13]}}, "test.shape", "GONOGO_MAX_ELEMENTS"),
+    ({"test": {**TEST, "kernel": "softmx"}}, "test.kernel", "layernorm_bw"),
+    ({"seeds": {"count": 21}}, "seeds.count", "GONOGO_MAX_GAUGE_RUNS"),
+    ({"seeds": {"count": 10**15}}, "seeds.count", "500"),
+    ({"seeds": {"start": LAST_SEED, "count": 2}}, "seeds", str(LAST_SEED)),
+    ({"seeds": [1, 2]}, "seeds", ""),
+    ({"builds": ["correct"]}, "builds.0", "executor"),
+    (MINE | {"builds": ["a"], "wrong_builds": ["b", "a"]}, "wrong_builds.1", "twice"),
+    ({"target": {"executor": "nobody"}, "builds": ["a"]}, "target.executor", "mine"),
+    (TTNN | {"wrong_builds": ["ttnn-legacy"]}, "wrong_builds.0", "no output of layernorm_bw"),
+    ({"branch": ""}, "branch", ""),
+    ({"sharp": True}, "sharp", ""),
+    ({"gates": ["ulp-1", "kernelbnch"]}, "gates.1", "did you mean 'kernelbench'?"),
+]
+BAD_BISECTIONS: Rows = [
+    ({"builds": ["correct"]}, "builds", ""),
+    ({"builds": ["correct", "no-such-build"]}, "builds.1", ""),
+    ({"builds": ["correct", "group-boundaries"]}, "builds.1", ""),
+    ({"builds": None, "branch": "emulator", "last": "half-groups"}, "last", ""),
+    ({"builds": None}, "builds", ""),
+    ({"branch": "emulator"}, "branch", ""),
+    ({"builds": None, "branch": "nowhere"}, "branch", ""),
+    ({"builds": None, "branch": "emulator", "last": "nobody"}, "last", ""),
+    ({"signal": "colour"}, "signal", ""),
+    ({"max_runs": 1}, "max_runs", ""),
+    ({"test": {"kernel": "layernorm_bw", "shape": [0]}}, "test.shape.0", ""),
+]
+BAD_RUNS: Rows = [
+    *(({"suite": {**SUITE, **wrong}}, f"suite.{at}", said) for wrong, at, said in BAD_SUITES),
+    ({"builds": ["correct", "no-such"]}, "builds.1", ""),
+    ({"suite": {**SUITE, "builds": ["no-such"]}}, "suite.builds.0", ""),
+    # a build of another kernel would run as `correct`, and be green
+    ({"builds": ["correct", "group-boundaries"]}, "builds.1", ""),
+    ({"suite": {**SUITE, "builds": []}}, "builds", ""),
+    ({"suite": "nigtly"}, "suite", "did you mean 'nightly'"),
+    ({"suite": {**SUITE, "file": {"path": "a.yaml", "text": "name: nightly"}}}, "suite.file", ""),
+]
+BAD_SCHEDULES: Rows = [
+    ({"cron": "nightly"}, "cron", ""),
+    ({"timezone": "Mars/Olympus"}, "timezone", ""),
+    ({"suite": "other"}, "suite", ""),
+    ({"overlap": "queue"}, "overlap", ""),
+]
+BAD_WAIVERS: Rows = [
+    ({"names": []}, "test", ""),
+    ({"test": "v1-nothing"}, "test", "a key of GET /api/v1/tests"),
+    ({"names": ["!x"]}, "names", "a pattern without !"),
+    ({"classes": ["new_failure", "passed"]}, "classes.1", ""),
+    ({"classes": ["sad"]}, "classes.0", ""),
+    ({"reason": "  "}, "reason", ""),
+    ({"expires": None}, "expires", ""),
+    ({"expires": str(int(utcnow().timestamp()) + 86400)}, "expires", ""),
+    ({"expires": "9999-12-31T23:59:59-23:59"}, "expires", ""),  # out of range in UTC
+    ({"expires": "0001-01-01T00:00:00+23:59"}, "expires", ""),
+    ({"expires": "2099-01-01T00:00:00Z"}, "expires", "90 days from now (GONOGO_WAIVER_DAYS):"),
+]
+BAD_BUILDS: Rows = [
+    ({"command": "rm"}, "command", ""),
+    ({"name": "correct"}, "name", ""),
+    ({"executor": "emulator"}, "executor", ""),
+    ({"executor": "emulatr"}, "executor", ""),
+    ({"executor": "abacus"}, "executor", "new_executor"),
+    ({"arithmetic": "moreh"}, "arithmetic", ""),
+    ({"sequence": -1}, "sequence", ""),
+    ({"sequence": True}, "sequence", ""),
+    ({"commit": 7}, "commit", ""),
+    ({"outputs": []}, "outputs", ""),
+    ({"outputs": [" "]}, "outputs.0", ""),
+]
+BAD_TOKENS: Rows = [
+    ({"name": ""}, "name", ""),
+    ({"name": "a\nb"}, "name", ""),
+    ({"name": "x" * 101}, "name", ""),
+    ({"scopes": []}, "scopes", ""),
+    ({"scopes": ["root"]}, "scopes.0", ""),
+    ({"scopes": ["admin"], "repositories": ["org/*"]}, "repositories", ""),
+    ({"scopes": ["admin"], "suites": ["a"]}, "suites", ""),
+    ({"builds": ["!k-*", "!main"]}, "builds", ""),
+    ({"branches": ["main"]}, "branches", ""),
+]
+BAD_HOSTS_ADD: Rows = [
+    *(({"addresses": [text]}, "addresses", "") for text in ("lab.example.org", "0.0.0.0/0")),
+    *(({"addresses": [text]}, "addresses", "") for text in ("10.0.0.1/8", "")),
+]
+BAD: dict[str, tuple[dict[str, Any], Rows]] = {
+    "jobs": (JOB, BAD_JOBS),
+    "gauges": ({"test": TEST, "seeds": {"count": 2}}, BAD_GAUGES),
+    "bisections": ({"test": TEST, "builds": ["correct"] * 4}, BAD_BISECTIONS),
+    "suites": (SUITE, BAD_SUITES),
+    "runs": ({"suite": SUITE}, BAD_RUNS),
+    "schedules": (SCHEDULE, BAD_SCHEDULES),
+    "waivers": (WAIVER, BAD_WAIVERS),
+    "builds": (BUILD, BAD_BUILDS),
+    "tokens": ({"name": "ci", "scopes": ["submit"]}, BAD_TOKENS),
+    "hosts:add": ({"name": "lab-2"}, BAD_HOSTS_ADD),
+}
+"""Good bodies, and what makes them bad."""
+CASES = [
+    (noun, good | bad, field, phrase)
+    for noun, (good, rows) in BAD.items()
+    for bad, field, phrase in rows
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stored_suite(shared: Api) -> None:
+    assert shared.client.post("/api/v1/suites", json=SUITE).status_code == 201
 
 
 @pytest.mark.parametrize(
-    ("changes", "field", "phrase"),
-    BAD_JOBS,
-    ids=[f"{n}-{case[1]}" for n, case in enumerate(BAD_JOBS)],
+    ("noun", "body", "field", "phrase"), CASES, ids=[f"{case[0]} {case[2]}" for case in CASES]
 )
-def test_a_wrong_field_of_a_job_is_named(
-    shared: Api, changes: dict[str, Any], field: str, phrase: str
+def test_a_wrong_field_is_named_and_nothing_is_stored(
+    shared: Api, noun: str, body: dict[str, Any], field: str, phrase: str
 ) -> None:
-    for path in ("/api/v1/jobs", "/api/v1/jobs:validate"):
-        answer = shared.client.post(path, json={**JOB, **changes})
+    before = shared.rows()
+    for path in (noun, "jobs:validate") if noun == "jobs" else (noun,):
+        answer = shared.client.post(f"/api/v1/{path}", json=body)
         document = answer.json()
         assert refusal(answer) == (422, document["errors"][0]["field"]) == (422, field)
         assert {"type", "title", "status", "detail"} <= set(document)
         assert phrase in f"{document['detail']} {document['limit']}"
         assert field in document["detail"]
         assert set(document["errors"][0]) == {"field", "value", "limit", "message"}
-    assert not any(shared.rows().values())
+    assert shared.rows() == before
 
 
 def test_a_missing_field_is_named_and_an_unknown_one_with_its_value(shared: Api) -> None:
@@ -224,25 +365,64 @@ def test_a_body_over_the_limit_is_refused_whether_its_length_is_told_or_not(shar
     assert refusal(shared.client.post("/api/v1/jobs", content=fits, headers=HEADERS))[0] == 422
 
 
+NOTHING = "/tests/v1-nothing"
+MISSING = "01900000-0000-7000-8000-000000000000"
+PAGES = ("runs", "gauges", "bisections", "tests", "flags")
+
+
 @pytest.mark.parametrize(
-    ("path", "field", "phrase"),
+    ("path", "status", "field", "phrase"),
     [
-        ("/jobs?limit=501", "limit", "<= 500"),
-        ("/jobs?limit=x", "limit", "integer"),
-        ("/jobs?stat=queued", "stat", "did you mean 'state'?"),
-        ("/jobs?state=runing", "state", "did you mean 'running'?"),
-        ("/jobs?kind=imprt", "kind", "did you mean 'import'? (allowed: one of seeds, import)"),
-        ("/jobs?state=sleeping", "state", "queued"),
-        ("/jobs?cursor=nonsense", "cursor", "next"),
-        ("/flags?kind=odd", "kind", "passes_by_tolerance"),
-        ("/builds?name=x", "name", "executor"),
-        ("/devices?x=1", "x", "none"),
+        ("/jobs?limit=501", 422, "limit", "<= 500"),
+        ("/jobs?limit=x", 422, "limit", "integer"),
+        ("/jobs?stat=queued", 422, "stat", "did you mean 'state'?"),
+        ("/jobs?state=runing", 422, "state", "did you mean 'running'?"),
+        ("/jobs?kind=imprt", 422, "kind", "did you mean 'import'? (allowed: one of seeds, import)"),
+        ("/jobs?state=sleeping", 422, "state", "queued"),
+        ("/jobs?cursor=nonsense", 422, "cursor", "next"),
+        ("/flags?kind=odd", 422, "kind", "passes_by_tolerance"),
+        ("/builds?name=x", 422, "name", "executor"),
+        ("/devices?x=1", 422, "x", "none"),
+        ("/compare?base=a", 422, "head", ""),
+        ("/compare?base=a&head=never-built", 422, "head", ""),
+        (f"/compare?base={MISSING}&head=a", 422, "base", ""),
+        ("/compare?base=a&head=a&class=sad", 422, "class", ""),
+        ("/compare?base=a&head=a&fail_on=never", 422, "fail_on", ""),
+        ("/compare?base=a&head=a&cursor=x", 422, "cursor", ""),
+        ("/compare?base=a&heat=a", 422, "heat", ""),
+        (f"{NOTHING}/attribution", 404, "test", ""),
+        (f"{NOTHING}/changes", 404, "test", ""),
+        (f"{NOTHING}/comparison", 404, "test", ""),
+        (f"{NOTHING}/changes?metric=shoe_size", 422, "metric", ""),
+        (f"{NOTHING}/changes?over=moons", 422, "over", ""),
+        (f"{NOTHING}/attribution?samples=501", 422, "samples", ""),
+        (f"{NOTHING}/attribution?lines=main", 422, "lines", ""),
+        ("/workloads/v1-nothing/history", 404, "workload", ""),
+        (f"/runs/{MISSING}/results?format=csv", 404, "run", ""),
     ],
 )
-def test_a_wrong_parameter_is_named(shared: Api, path: str, field: str, phrase: str) -> None:
+def test_a_wrong_parameter_is_named(
+    shared: Api, path: str, status: int, field: str, phrase: str
+) -> None:
     answer = shared.client.get("/api/v1" + path)
-    assert refusal(answer) == (422, field)
+    assert refusal(answer) == (status, field)
     assert phrase in f"{answer.json()['detail']} {answer.json()['limit']}"
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        *((f"/{noun}.json?cursor=x", 400) for noun in PAGES),
+        *((f"/{noun}/nothing", 404) for noun in PAGES),
+        ("/compare?base=a&head=never-built", 422),
+        ("/compare.json?base=a&head=never-built", 422),
+    ],
+)
+def test_a_page_of_what_is_not_there_says_so(shared: Api, path: str, status: int) -> None:
+    assert shared.client.get(path).status_code == status
+    if status == 400:
+        detail = shared.client.get(path).json()["detail"]
+        assert detail == "cursor: unknown; follow the link `next` of this list"
 
 
 def test_what_is_not_there_is_a_problem_for_programs_and_a_page_for_people(shared: Api) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from api import JOB, Api, bearer, refusal
 from gonogo.spec.builds import EMULATOR, own_builds
 from gonogo_service.devices import workers
@@ -13,27 +11,12 @@ from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.people.issuing import issue_token
 
 SETTINGS = {"executors": "mine=package.module:Factory"}
-V60 = {
-    "name": "v0.60",
-    "executor": "ttnn",
-    "branch": "main",
-    "sequence": 60,
-    "commit": "abc123",
-    "arithmetic": "wormhole",
-    "outputs": ["dx"],
-}
+PLACE = {"executor": "ttnn", "branch": "main", "sequence": 60, "commit": "abc123"}
+V60 = {"name": "v0.60", **PLACE, "arithmetic": "wormhole", "outputs": ["dx"]}
 
 
 def all_names(api: Api, **query: Any) -> list[str]:
-    names, cursor = [], None
-    while True:
-        page = api.get(
-            "/builds", params={"limit": 4, **query, **({"cursor": cursor} if cursor else {})}
-        )
-        names += [build["name"] for build in page["items"]]
-        cursor = page["next"]
-        if cursor is None:
-            return names
+    return [build["name"] for build in api.get("/builds", params={"limit": 500, **query})["items"]]
 
 
 def test_registered_builds_are_listed_among_those_of_the_emulator(api: Api) -> None:
@@ -53,9 +36,8 @@ def test_what_the_name_of_a_build_means_never_changes(api: Api) -> None:
         assert api.client.post("/api/v1/builds", json=V60).status_code == code
     other = api.client.post("/api/v1/builds", json={**V60, "sequence": 61})
     assert (other.status_code, other.json()["field"]) == (409, "name")
-    assert [entry["subject"] for entry in api.get("/audit?action=build.registered")["items"]] == [
-        "v0.60"
-    ]
+    (entry,) = api.get("/audit?action=build.registered")["items"]
+    assert entry["subject"] == "v0.60"
 
 
 def test_a_build_is_removed_while_no_job_has_it(api: Api) -> None:
@@ -77,15 +59,9 @@ def test_a_build_is_removed_while_no_job_has_it(api: Api) -> None:
 
 
 def test_a_token_for_submitting_appends_builds_within_its_patterns_only(api: Api) -> None:
+    limits = {"builds": ["kernels-*", "!kernels-0*"], "branches": ["main", "main/pull-*"]}
     with api.context.session() as session:
-        text = issue_token(
-            session,
-            "ci",
-            ["submit"],
-            builds=["kernels-*", "!kernels-0*"],
-            branches=["main", "main/pull-*"],
-            keys=api.context.keys,
-        )
+        text = issue_token(session, "ci", ["submit"], keys=api.context.keys, **limits)
     bounded, unbounded = bearer(text), api.token("submit")
     build = {"name": "kernels-1", "executor": "ttnn", "branch": "main", "commit": "abc123"}
 
@@ -112,30 +88,8 @@ def test_a_token_for_submitting_appends_builds_within_its_patterns_only(api: Api
     assert api.get("/builds/correct")["executor"] == "emulator"
 
 
-@pytest.mark.parametrize(
-    ("changes", "field"),
-    [
-        ({"command": "rm"}, "command"),
-        ({"name": "correct"}, "name"),
-        ({"executor": "emulator"}, "executor"),
-        ({"arithmetic": "moreh"}, "arithmetic"),
-        ({"sequence": -1}, "sequence"),
-        ({"sequence": True}, "sequence"),
-        ({"commit": 7}, "commit"),
-        ({"outputs": []}, "outputs"),
-        ({"executor": "emulatr"}, "executor"),
-        ({"outputs": [" "]}, "outputs.0"),
-    ],
-)
-def test_a_wrong_build_is_refused_by_its_field(
-    shared: Api, changes: dict[str, Any], field: str
-) -> None:
-    assert refusal(shared.client.post("/api/v1/builds", json={**V60, **changes})) == (422, field)
-    assert shared.rows()["builds"] == 0
-
-
 def test_a_build_may_name_an_executor_that_comes_later(api: Api) -> None:
-    for changes, code in (({}, 422), ({"new_executor": True}, 201), ({"name": "v2"}, 201)):
+    for changes, code in (({"new_executor": True}, 201), ({"name": "v2"}, 201)):
         body = {**V60, "executor": "abacus", "sequence": None, **changes}
         assert api.client.post("/api/v1/builds", json=body).status_code == code
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,27 +22,26 @@ from gonogo_service.compare import comparing
 from gonogo_service.jobs.model import JobLabelRow
 from gonogo_service.kit.database.encoding import timestamp, utcnow
 from gonogo_service.waivers import store as waivers
+from records import pick
 
 KEY = TestSpec.parse(compared_builds.NEW).key
-SOON = timestamp(
-    (datetime.now(UTC) + timedelta(days=3, hours=-1)).replace(minute=30)
-)  # not midnight, which is shown without its time
+# not midnight, which is shown without its time
+SOON = timestamp((datetime.now(UTC) + timedelta(days=3, hours=-1)).replace(minute=30))
 BODY = {"test": KEY, "reason": "the race of ticket 12", "owner": "kim", "expires": SOON}
 
 
 def history(api: Api) -> None:
     """Store a new failure, a new hollow pass, and a test of a suite that breaks."""
     with api.context.session() as session:
-        compared_builds.both(
-            session, compared_builds.NEW, {}, {"wrong": True, "red": compared_builds.EIGHT}
-        )
+        red = {"wrong": True, "red": compared_builds.EIGHT}
+        compared_builds.both(session, compared_builds.NEW, {}, red)
         compared_builds.both(session, compared_builds.HOLLOW, {}, {"wrong": True})
         compared_builds.suite(session, BASE, {"Ops.Breaks": "passed"})
         compared_builds.suite(session, HEAD, {"Ops.Breaks": "failed"})
 
 
 @pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Api]:
+def stored(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Api]:
     place = tmp_path_factory.mktemp("waivers") / "gonogo.sqlite"
     copyfile(sqlite_template, place)
     with in_process(f"sqlite:///{place}") as service:
@@ -49,24 +49,18 @@ def api(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iter
         yield service
 
 
-@pytest.fixture(autouse=True)
-def none_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    """End every active waiver after each test."""
-    yield
-    if "api" in request.fixturenames:
-        api: Api = request.getfixturevalue("api")
-        for item in api.get("/waivers?state=active")["items"]:
-            api.client.delete(f"/api/v1/waivers/{item['id']}")
+@pytest.fixture
+def api(stored: Api) -> Iterator[Api]:
+    """The service, without the waivers of the test before."""
+    yield stored
+    for item in stored.get("/waivers?state=active")["items"]:
+        stored.client.delete(f"/api/v1/waivers/{item['id']}")
 
 
 def add(api: Api, **changes: Any) -> dict[str, Any]:
     answer = api.client.post("/api/v1/waivers", json={**BODY, **changes})
     assert answer.status_code == 201, answer.text
     return dict(answer.json())
-
-
-def classes(api: Api) -> dict[str, int]:
-    return dict(api.get(f"/compare?base={BASE}&head={HEAD}")["counts"])
 
 
 def concerning(api: Api, test: str, **query: Any) -> list[str]:
@@ -78,11 +72,9 @@ def test_it_works_at_once_and_ends_at_its_time_and_rewrites_no_verdict(api: Api)
     before = api.get(f"/compare?base={BASE}&head={HEAD}")
     assert before["counts"] == {"new_failure": 2, "new_hollow_pass": 1}
     waiver = add(api)
-    assert (waiver["state"], waiver["words"], waiver["links"]["test"]) == (
-        "active",
-        f"waived until {SOON[:10]} {SOON[11:16]} UTC by kim: the race of ticket 12",
-        f"/tests/{KEY}",
-    )
+    words = f"waived until {SOON[:10]} {SOON[11:16]} UTC by kim: the race of ticket 12"
+    assert pick(waiver, "state", "words") == ("active", words)
+    assert waiver["links"]["test"] == f"/tests/{KEY}"
     after = api.get(f"/compare?base={BASE}&head={HEAD}")
     assert after["counts"] == {"new_failure": 1, "new_hollow_pass": 1, "waived": 1}
     (waived,) = (entry for entry in after["items"] if entry["test_key"] == KEY)
@@ -90,8 +82,7 @@ def test_it_works_at_once_and_ends_at_its_time_and_rewrites_no_verdict(api: Api)
     evidence = waived["findings"][0]["evidence"]["waiver"]
     assert (evidence["id"], evidence["expires"]) == (waiver["id"], waiver["expires_at"])
     assert waived["words"].endswith(waiver["words"])
-    page = api.client.get(f"/compare?base={BASE}&head={HEAD}").text
-    assert waiver["words"] in page
+    assert waiver["words"] in api.client.get(f"/compare?base={BASE}&head={HEAD}").text
     with api.context.reading() as session:  # it expires by itself
         late = utcnow() + timedelta(days=3)
         assert comparing.compare(session, BASE, HEAD, now=late).counts == before["counts"]
@@ -105,27 +96,20 @@ def test_it_works_at_once_and_ends_at_its_time_and_rewrites_no_verdict(api: Api)
 
 
 @pytest.mark.parametrize(
-    ("changes", "expected_counts"),
-    [
-        ({"test": None, "names": ["layernorm_bw *"]}, {"new_failure": 1, "waived": 2}),
-        (
-            {"test": None, "names": ["Ops.*"]},
-            {"new_failure": 1, "new_hollow_pass": 1, "waived": 1},
-        ),
-        (
-            {"test": None, "names": ["**"], "classes": ["new_hollow_pass"]},
-            {"new_failure": 2, "waived": 1},
-        ),
-        ({"test": None, "names": ["**"], "builds": [HEAD[:4] + "*"]}, {"waived": 3}),
-        ({"builds": ["release-*"]}, {"new_failure": 2, "new_hollow_pass": 1}),
-        ({"test": None, "labels": {"suite": "nightly"}}, {"new_failure": 2, "new_hollow_pass": 1}),
+    ("changes", "left"),
+    [  # (waived, new failures, new hollow passes)
+        ({"test": None, "names": ["layernorm_bw *"]}, (2, 1, 0)),
+        ({"test": None, "names": ["Ops.*"]}, (1, 1, 1)),
+        ({"test": None, "names": ["**"], "classes": ["new_hollow_pass"]}, (1, 2, 0)),
+        ({"test": None, "names": ["**"], "builds": [HEAD[:4] + "*"]}, (3, 0, 0)),
+        ({"builds": ["release-*"]}, (0, 2, 1)),
+        ({"test": None, "labels": {"suite": "nightly"}}, (0, 2, 1)),
     ],
 )
-def test_it_covers_what_it_names(
-    api: Api, changes: dict[str, Any], expected_counts: dict[str, int]
-) -> None:
+def test_it_covers_what_it_names(api: Api, changes: dict[str, Any], left: tuple[int, ...]) -> None:
     add(api, **changes)
-    assert classes(api) == expected_counts
+    counts = Counter(api.get(f"/compare?base={BASE}&head={HEAD}")["counts"])
+    assert pick(counts, "waived", "new_failure", "new_hollow_pass") == left
 
 
 def test_a_label_of_a_job_is_enough_and_lists_find_what_concerns_a_test(api: Api) -> None:
@@ -161,42 +145,10 @@ def test_it_is_renewed_while_it_is_in_force(api: Api) -> None:
     later = timestamp(datetime.now(UTC) + timedelta(days=80))
     change = {"expires": later, "reason": "still", "version": 1}
     renewed = api.client.patch(address, json=change).json()
-    assert (renewed["expires_at"], renewed["reason"], renewed["version"]) == (later, "still", 2)
+    assert pick(renewed, "expires_at", "reason", "version") == (later, "still", 2)
     assert api.client.patch(address, json={"reason": "still"}).json()["version"] == 2
-    wrong: list[tuple[dict[str, Any], int, str]] = [
-        ({"owner": "x", "version": 1}, 409, "version"),
-        ({"expires": None, "owner": "x"}, 422, "expires"),
-        ({"expires": "2020-01-01T00:00:00Z"}, 422, "expires"),
-        ({"reason": " "}, 422, "reason"),
-        ({"test": KEY}, 422, "test"),
-    ]
-    for body, status, field in wrong:
-        assert refusal(api.client.patch(address, json=body)) == (status, field), body
     api.client.delete(address)
     assert refusal(api.client.patch(address, json={"owner": "x"}))[1] == "state"
-
-
-WRONG: list[tuple[dict[str, Any], str, str]] = [
-    ({"test": None}, "test", ""),
-    ({"test": "v1-nothing"}, "test", "a key of GET /api/v1/tests"),
-    ({"names": ["!x"]}, "names", "a pattern without !"),
-    ({"classes": ["new_failure", "passed"]}, "classes.1", ""),
-    ({"classes": ["sad"]}, "classes.0", ""),
-    ({"reason": "  "}, "reason", ""),
-    ({"expires": None}, "expires", ""),
-    ({"expires": str(int(datetime.now(UTC).timestamp()) + 86400)}, "expires", ""),
-    ({"expires": "9999-12-31T23:59:59-23:59"}, "expires", ""),  # out of range in UTC
-    ({"expires": "0001-01-01T00:00:00+23:59"}, "expires", ""),
-    ({"expires": "2099-01-01T00:00:00Z"}, "expires", "90 days from now (GONOGO_WAIVER_DAYS):"),
-]
-
-
-def test_what_may_not_be_is_refused_with_field_and_limit(api: Api) -> None:
-    for changes, field, limit in WRONG:
-        answer = api.client.post("/api/v1/waivers", json={**BODY, **changes})
-        assert refusal(answer) == (422, field)
-        assert str(answer.json()["limit"]).startswith(limit), changes
-    assert api.get("/waivers?state=active")["items"] == []
 
 
 def test_the_command_adds_lists_and_ends(
