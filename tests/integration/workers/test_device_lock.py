@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -15,94 +14,75 @@ import pytest
 from gonogo_workers.devices import locks
 from gonogo_workers.executors.reaping import group_members, start_time
 from patience import WAIT_S
-from running_service import clean_environment, gonogo
+from running_service import clean_environment, gonogo, until
+
+HOLDS = """
+import pathlib, time
+pathlib.Path("here").touch()
+while not pathlib.Path("release").exists(): time.sleep(0.02)
+raise SystemExit(7)
+"""
+KEEPS = (sys.executable, "-c", HOLDS)
 
 
-def lock(folder: Path, *words: str, wait: bool = True) -> subprocess.Popen[str]:
-    """Start `gonogo chips lock` for the virtual device emulator:0."""
-    options = ["--device", "emulator:0", *([] if wait else ["--no-wait"])]
+def lock(folder: Path, *words: str, device: str = "emulator:0") -> subprocess.Popen[str]:
+    """Start `gonogo chips lock` for a device in a folder with its locks."""
+    command = gonogo("chips", "lock", "--device", device, *words)
     environment = clean_environment(GONOGO_LOCK_DIR=str(folder))
     with (folder / "stderr").open("w") as stderr:
-        return subprocess.Popen(
-            gonogo("chips", "lock", *options, "--", *words),
-            env=environment,
-            stderr=stderr,
-            text=True,
-        )
+        return subprocess.Popen(command, env=environment, cwd=folder, stderr=stderr, text=True)
+
+
+def acquire(folder: Path) -> locks.HeldDevice:
+    """Take the device as a worker does."""
+    return locks.acquire(folder, "emulator:0", lambda: False, threading.Event())
 
 
 def test_a_program_has_the_device_for_itself_and_its_exit_code_is_ours(tmp_path: Path) -> None:
-    # The program keeps the device until the refusal was seen, however slow the machine is
-    program = (
-        f"import pathlib, time; end = time.monotonic() + {WAIT_S}\n"
-        f"pathlib.Path({str(tmp_path / 'here')!r}).touch()\n"
-        f"while not pathlib.Path({str(tmp_path / 'release')!r}).exists():\n"
-        "    assert time.monotonic() < end\n"
-        "    time.sleep(0.02)\n"
-        "raise SystemExit(7)"
-    )
-    process = lock(tmp_path, sys.executable, "-c", program)
-    deadline = time.monotonic() + WAIT_S
-    while not (tmp_path / "here").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    process = lock(tmp_path, "--", *KEEPS)
+    until((tmp_path / "here").exists, what="the program")
     with pytest.raises(locks.LockedElsewhere, match=str(process.pid)):
-        locks.acquire(tmp_path, "emulator:0", lambda: False, threading.Event())
-    refused = lock(tmp_path, "true", wait=False)
-    assert refused.wait(WAIT_S) == 3
+        acquire(tmp_path)
+    assert lock(tmp_path, "--no-wait", "--", "true").wait(WAIT_S) == 3
     assert "is in use by process" in (tmp_path / "stderr").read_text()
     (tmp_path / "release").touch()
     assert process.wait(WAIT_S) == 7
-    device_lock = locks.acquire(tmp_path, "emulator:0", lambda: False, threading.Event())
+    device_lock = acquire(tmp_path)
     assert not device_lock.left_over
     device_lock.close()
 
 
 def test_a_killed_lock_leaves_its_program_to_the_next_user(tmp_path: Path) -> None:
-    program = (
-        f"import pathlib, time; pathlib.Path({str(tmp_path / 'here')!r}).touch(); time.sleep(600)"
-    )
-    process = lock(tmp_path, sys.executable, "-c", program)
-    deadline = time.monotonic() + WAIT_S
-    while not (tmp_path / "here").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    process = lock(tmp_path, "--", *KEEPS)
+    until((tmp_path / "here").exists, what="the program")
     process.kill()
     process.wait()
-    device_lock = locks.acquire(
-        tmp_path, "emulator:0", lambda: time.monotonic() < deadline, threading.Event()
-    )
+    device_lock = locks.acquire(tmp_path, "emulator:0", lambda: True, threading.Event())
     assert device_lock.left_over
     device_lock.close()
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may start programs as another user")
 def test_a_lock_file_ends_no_process_of_another_user(tmp_path: Path) -> None:
-    other = subprocess.Popen(["/bin/sleep", "600"], user="nobody", start_new_session=True)
-    try:
-        worker = subprocess.Popen(["/bin/true"])
+    with subprocess.Popen(["/bin/true"]) as worker:
         worker.wait()
-        claim = {
-            "worker": worker.pid,
-            "worker_start": 1,
-            "group": other.pid,
-            "group_start": start_time(other.pid),
-        }
+    with subprocess.Popen(["/bin/sleep", "600"], user="nobody", start_new_session=True) as other:
+        group = {"group": other.pid, "group_start": start_time(other.pid)}
+        claim = {"worker": worker.pid, "worker_start": 1, **group}
         locks.lock_path(tmp_path, "emulator:0").write_text(json.dumps(claim) + "\n")
-        device_lock = locks.acquire(tmp_path, "emulator:0", lambda: False, threading.Event())
+        device_lock = acquire(tmp_path)
         assert device_lock.left_over
         device_lock.close()
-        assert other.poll() is None
-    finally:
+        is_running = other.poll() is None
         other.kill()
-        other.wait()
+    assert is_running
 
 
 def test_whatever_a_kernel_writes_into_the_lock_file_the_device_can_be_used(
     tmp_path: Path,
 ) -> None:
     locks.lock_path(tmp_path, "emulator:0").write_text("[" * 4096)
-    locks.acquire(tmp_path, "emulator:0", lambda: False, threading.Event()).close()
+    acquire(tmp_path).close()
 
 
 def test_a_process_whose_name_is_no_text_hides_no_other() -> None:
@@ -122,13 +102,7 @@ def test_a_process_whose_name_is_no_text_hides_no_other() -> None:
 
 
 def test_a_device_that_there_is_not_is_named(tmp_path: Path) -> None:
-    environment = clean_environment(GONOGO_LOCK_DIR=str(tmp_path))
-    done = subprocess.run(
-        gonogo("chips", "lock", "--device", "5", "--", "true"),
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 2
-    assert "device" in done.stderr
-    assert "5" in done.stderr
+    assert lock(tmp_path, "--", "true", device="5").wait(WAIT_S) == 2
+    said = (tmp_path / "stderr").read_text()
+    assert "device" in said
+    assert "5" in said
