@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, func, select
-from sqlalchemy.orm import Session
 
 import stored_jobs
 from gonogo.spec.test_spec import TestSpec
@@ -77,16 +76,17 @@ def fill(engine: Engine) -> list[dict[str, Any]]:
     return [row for _, _, rows in batches for row in rows]
 
 
-def total(current: Session, table: Any, *where: Any) -> tallies.Tally:
-    (tally,) = tallies.sums(current, table, (table.output,), *where).values()
+def total(engine: Engine, output: str) -> tallies.Tally:
+    """Return the sums of an output over all days."""
+    with reading(engine) as current:
+        where = DailyRow.output == output
+        (tally,) = tallies.sums(current, DailyRow, (DailyRow.output,), where).values()
     return tally
 
 
 def test_the_sums_are_those_of_the_rows(engine: Engine) -> None:
     rows = fill(engine)
-    with reading(engine) as current:
-        whole = total(current, DailyRow, DailyRow.output == WHOLE)
-        dx = total(current, DailyRow, DailyRow.output == "dx")
+    whole, dx = total(engine, WHOLE), total(engine, "dx")
     assert (whole.seeds, whole.empty) == (len(rows), 2)
     assert whole.counts == Counter(row["verdict"] for row in rows)
     assert whole.explanations == Counter(row["explanation"] for row in rows if "explanation" in row)
@@ -150,9 +150,7 @@ def test_several_ingests_at_once_lose_and_double_nothing(engine: Engine) -> None
         thread.join(WAIT_S)
     assert problems == []
     once = Counter(wild(seed)["verdict"] for seed in range(40))
-    with reading(engine) as current:
-        whole = total(current, DailyRow, DailyRow.output == WHOLE)
-    assert whole.counts == {name: 3 * count for name, count in once.items()}
+    assert total(engine, WHOLE).counts == {name: 3 * count for name, count in once.items()}
 
 
 def content(engine: Engine, table: Any) -> dict[Any, tuple[Any, ...]]:

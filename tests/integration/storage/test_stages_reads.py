@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 import stored_jobs
@@ -21,12 +22,10 @@ from gonogo_service.jobs.new_job import NewJob
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.results import stages
+from records import pick
 
-
-@pytest.fixture
-def api(sqlite_url: str) -> Iterator[Api]:
-    with in_process(sqlite_url) as running:
-        yield running
+GOOD = {"api": "passed", "kernels": "passed"}
+BAD = {"api": "passed", "kernels": "failed"}
 
 
 def job_of(
@@ -35,56 +34,34 @@ def job_of(
     suite: str = "staged",
     end: bool = True,
     rows: Mapping[int, dict[str, Any]] = MappingProxyType({}),
+    build: int = 1,
     **changes: Any,
 ) -> str:
     """A job of a staged suite; an iteration is {stage: outcome of its one test}.
 
     rows: those of some iterations.
     """
-    spec = {"selection": {"suite": suite, **changes.pop("selection", {})}}
-    fields: dict[str, Any] = {
-        "build": "v1",
-        "branch": "main",
-        "build_sequence": 1,
-        "executor": "pytest",
-        **changes,
-    }
-    new = NewJob(
-        test_key=key_of(spec),
-        workload_key=key_of(spec),
-        kernel="selection",
-        canonical=spec,
-        elements=0,
-        arch="none",
-        board="host",
-        seeds=tuple(range(len(iterations))),
-        request={"test": spec},
-        **fields,
-    )
-    job = jobs.create(session, new)
+    selected = [name for name in ("api", "kernels") if name in iterations[0]]
+    chosen = {"stages": selected} if len(selected) == 1 else {}
+    spec = {"selection": {"suite": suite, **chosen}}
+    about = {"test_key": key_of(spec), "workload_key": key_of(spec), "canonical": spec}
+    about |= {"kernel": "selection", "elements": 0, "request": {"test": spec}}
+    place = {"arch": "none", "board": "host", "branch": "main", "executor": "pytest"}
+    named = {"build": f"v{build}", "build_sequence": build}
+    seeds = tuple(range(len(iterations)))
+    job = jobs.create(session, NewJob(seeds=seeds, **{**about, **place, **named, **changes}))
     empty = {"repeat": 0, "verdict": "not_judged", "outputs": {}}
-    all_rows = [rows.get(seed, {"seed": seed, **empty}) for seed in range(len(iterations))]
-    stored_jobs.report(session, job.id, all_rows)
-    tables = [
-        table(
-            {"stage": name, "name": "test", "outcome": outcome}
-            for name, outcome in iteration.items()
-        ).to_json()
-        for iteration in iterations
-    ]
-    sent = [
-        {"kind": stages.KIND, "seed": seed, "repeat": 0, "content": stage_table}
-        for seed, stage_table in enumerate(tables)
-    ]
+    stored_jobs.report(session, job.id, [rows.get(seed, {"seed": seed, **empty}) for seed in seeds])
+    sent = []
+    for seed, iteration in enumerate(iterations):
+        entries = ({"stage": n, "name": "test", "outcome": o} for n, o in iteration.items())
+        content = table(entries).to_json()
+        sent.append({"kind": stages.KIND, "seed": seed, "repeat": 0, "content": content})
     artifacts.add(session, job.id, new_id(), sent, now=utcnow())
     session.flush()
     if end:
         stored_jobs.finish(session, job.id)
     return job.id
-
-
-GOOD = {"api": "passed", "kernels": "passed"}
-BAD = {"api": "passed", "kernels": "failed"}
 
 
 def regressions(session: Session, job_id: str) -> list[tuple[str, str]]:
@@ -93,78 +70,73 @@ def regressions(session: Session, job_id: str) -> list[tuple[str, str]]:
     return [(regression.stage, regression.since) for regression in job_stages.regressions]
 
 
-def test_a_stage_has_its_worst_status_of_all_iterations_in_the_job_s_diagnosis(api: Api) -> None:
+@pytest.fixture(scope="module")
+def api(module_engine: Engine) -> Iterator[Api]:
+    with in_process(module_engine.url.render_as_string(hide_password=False)) as running:
+        yield running
+
+
+def diagnosis_of(api: Api, *iterations: dict[str, str], **changes: Any) -> Any:
+    """Return what HTTP says of a new job's diagnosis."""
     with api.context.session() as session:
-        job_id = job_of(session, GOOD, BAD, GOOD)
+        job_id = job_of(session, *iterations, **changes)
     diagnosis = api.get(f"/jobs/{job_id}/diagnosis")
-    assert [
-        (stage["name"], stage["status"], stage["iterations_passed"])
-        for stage in diagnosis["stages"]["stages"]
-    ] == [
-        ("api", "passed", 3),
-        ("kernels", "failed", 2),
-    ]
+    if changes.get("end", True):
+        assert api.get(f"/jobs/{job_id}")["diagnosis"]["words"] == diagnosis["words"]
+    return diagnosis
+
+
+def test_a_stage_has_its_worst_status_of_all_iterations_in_the_job_s_diagnosis(api: Api) -> None:
+    diagnosis = diagnosis_of(api, GOOD, BAD, GOOD, suite="flaky")
+    names = ("name", "status", "iterations_passed")
+    found = [pick(stage, *names) for stage in diagnosis["stages"]["stages"]]
+    assert found == [("api", "passed", 3), ("kernels", "failed", 2)]
     assert diagnosis["stages"]["blocker"] == "kernels"
-    words = (
+    assert diagnosis["words"] == (
         "Of 2 stages 1 passed, 2 (kernels) failed; the blocker is 'kernels':"
         " in 1 of 3 iterations: no test passed, first test: failed."
     )
-    assert diagnosis["words"] == words
-    assert api.get(f"/jobs/{job_id}")["diagnosis"]["words"] == words
 
 
 def test_a_running_job_has_the_stages_of_what_has_come_and_others_have_none(api: Api) -> None:
+    running = diagnosis_of(api, GOOD, end=False, suite="running")
+    assert running["words"] == "All 2 stages passed."
     with api.context.session() as session:
-        job_id = job_of(session, GOOD, end=False)
         numeric = stored_jobs.finished(session).id
-    assert api.get(f"/jobs/{job_id}/diagnosis")["words"] == "All 2 stages passed."
-    assert api.get(f"/jobs/{numeric}/diagnosis")["stages"] is None
-    assert "s1 is subtracted twice" in api.get(f"/jobs/{numeric}/diagnosis")["words"]
+    diagnosis = api.get(f"/jobs/{numeric}/diagnosis")
+    assert diagnosis["stages"] is None
+    assert "s1 is subtracted twice" in diagnosis["words"]
 
 
 def test_what_passed_on_an_earlier_build_of_the_line_is_a_regression_in_words(api: Api) -> None:
-    with api.context.session() as session:
-        job_of(session, GOOD, build="v1", build_sequence=1)
-        job_of(session, BAD, build="v2", build_sequence=2)
-        job_id = job_of(session, BAD, build="v3", build_sequence=3)
-    diagnosis = api.get(f"/jobs/{job_id}/diagnosis")
-    assert diagnosis["stages"]["regressions"] == [
-        {
-            "stage": "kernels",
-            "status": "failed",
-            "reason": "no test passed, first test: failed",
-            "since": "v1",
-        }
-    ]
+    for build, iteration in enumerate((GOOD, BAD, BAD), 1):
+        diagnosis = diagnosis_of(api, iteration, build=build, suite="worse")
+    about = {"status": "failed", "reason": "no test passed, first test: failed"}
+    regression = {"stage": "kernels", **about, "since": "v1"}
+    assert diagnosis["stages"]["regressions"] == [regression]
     assert diagnosis["words"].endswith("'kernels' passed on v1 and no longer does.")
 
 
-def test_only_earlier_jobs_of_the_same_suite_line_and_executor_count(api: Api) -> None:
-    with api.context.session() as session:
-        job_of(session, GOOD, suite="other")
-        job_of(session, GOOD, branch="branch")
-        job_of(session, GOOD, executor="mine")
-        job_of(session, GOOD, build="v9", build_sequence=9)  # a later build that was run before
-        job_of(session, GOOD, end=False)  # not finished: nothing is known yet
-        job_id = job_of(session, BAD)
-        assert regressions(session, job_id) == []
-        job_of(
-            session, {"kernels": "passed"}, selection={"stages": ["kernels"]}
-        )  # later: nothing changes
-        assert regressions(session, job_id) == []
-        assert regressions(session, job_of(session, BAD)) == [("kernels", "v1")]
-        assert (
-            regressions(session, job_of(session, {"api": "passed"}, selection={"stages": ["api"]}))
-            == []
-        )  # kernels wasn't asked for
+def test_only_earlier_jobs_of_the_same_suite_line_and_executor_count(current: Session) -> None:
+    job_of(current, GOOD, suite="other")
+    job_of(current, GOOD, branch="branch")
+    job_of(current, GOOD, executor="mine")
+    job_of(current, GOOD, build=9)  # a later build that was run before
+    job_of(current, GOOD, end=False)  # not finished: nothing is known yet
+    job_id = job_of(current, BAD)
+    assert regressions(current, job_id) == []
+    job_of(current, {"kernels": "passed"})  # later: nothing changes
+    assert regressions(current, job_id) == []
+    assert regressions(current, job_of(current, BAD)) == [("kernels", "v1")]
+    # kernels wasn't asked for
+    assert regressions(current, job_of(current, {"api": "passed"})) == []
 
 
-def test_the_words_of_stages_come_before_those_of_the_numbers(api: Api) -> None:
+def test_the_words_of_stages_come_before_those_of_the_numbers(current: Session) -> None:
     wrong = stored_jobs.with_fault(stored_jobs.row(1, wrong=True))
     wrong["outputs"] = {"test/dx": wrong["outputs"]["dx"]}
-    with api.context.session() as session:
-        job_id = job_of(session, GOOD, GOOD, end=False, rows={1: wrong})
-        diagnosis = evidence.diagnosis(session, job_id)
+    job_id = job_of(current, GOOD, GOOD, end=False, rows={1: wrong})
+    diagnosis = evidence.diagnosis(current, job_id)
     assert diagnosis is not None
     assert diagnosis.words == f"All 2 stages passed. test/dx: {stored_jobs.FAULT}"
     assert diagnosis.seed == 1
