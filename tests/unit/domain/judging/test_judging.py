@@ -19,81 +19,64 @@ from numeric_cases import KERNELS, Case, perfect, spec
 Outputs = dict[str, NDArray[Any]]
 LOOSE = {"rtol": 1e-3, "atol": 0.5}
 TIGHT = {"rtol": 0, "atol": 1e-4}
+WRONG = "tt-train-2025"
 
 
 def judged(
     case: Case, outputs: Outputs | None = None, arithmetic: str | None = "tt-train", **fields: Any
 ) -> SeedJudgement:
-    return judge(
-        case.test,
-        case.raw,
-        case.given,
-        case.emulated() if outputs is None else outputs,
-        arithmetic=arithmetic,
-        **({"with_limits": False} | fields),
-    )
+    outputs = case.emulated() if outputs is None else outputs
+    fields = {"with_limits": False, **fields}
+    return judge(case.test, case.raw, case.given, outputs, arithmetic=arithmetic, **fields)
 
 
-def changed(case: Case, name: str, value: object) -> Outputs:
-    outputs: dict[str, Any] = dict(case.emulated())
-    outputs[name] = value
-    return outputs
+def of(tolerance: dict[str, Any], **fields: Any) -> Case:
+    return Case.of(spec(shape=(16, 96), tolerance=tolerance, **fields))
 
 
 @pytest.fixture(scope="module")
 def case() -> Case:
-    return Case.of(spec(shape=(2, 3, 10, 40), tolerance=LOOSE))
+    return Case.of(spec(shape=(2, 8, 96), tolerance=LOOSE))
+
+
+@pytest.fixture(scope="module")
+def clean(case: Case) -> SeedJudgement:
+    return judged(case)
 
 
 # What can't be judged is refused.
 
 
-def test_a_missing_output_is_refused_with_those_that_are_there(case: Case) -> None:
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("dx", np.zeros((2, 96, 8), "f4"), "'dx' has shape [2, 96, 8], not [2, 8, 96]"),
+        ("dx", np.zeros((16, 97), "f4"), "'dx' has shape [16, 97], not [2, 8, 96]"),
+        ("dx", np.zeros(1536, "f4"), "'dx' has shape [1536], not [2, 8, 96]"),
+        ("dgamma", np.zeros(97, "f4"), "'dgamma' has shape [97], not [96]"),
+        ("dgamma", np.zeros((96, 1), "f4"), "'dgamma' has shape [96, 1], not [96]"),
+        ("dbeta", np.zeros((), "f4"), "'dbeta' has shape [], not [96]"),
+        ("dgamma", np.zeros(96, np.int32), "'dgamma' is int32, not a float array"),
+        ("dgamma", np.zeros(96, np.complex64), "'dgamma' is complex64, not a float array"),
+        ("dgamma", [0.0] * 96, "'dgamma' is list, not a float array"),
+        ("dgamma", None, "'dgamma' is NoneType, not a float array"),
+    ],
+)
+def test_an_output_of_a_wrong_shape_or_type_is_refused(
+    case: Case, name: str, value: Any, words: str
+) -> None:
+    with pytest.raises(KernelOutputError) as caught:
+        judged(case, case.emulated() | {name: value})
+    assert words in str(caught.value)
+
+
+def test_what_is_missing_is_named(case: Case) -> None:
     outputs = case.emulated()
     del outputs["dgamma"]
     with pytest.raises(KernelOutputError, match="'dgamma' is missing; the kernel gave dbeta, dx"):
         judged(case, outputs)
     with pytest.raises(KernelOutputError, match="the kernel gave nothing"):
         judged(case, {})
-
-
-@pytest.mark.parametrize(
-    ("name", "shape"),
-    [
-        ("dx", (2, 3, 40, 10)),
-        ("dx", (60, 41)),
-        ("dx", (2400,)),
-        ("dgamma", (41,)),
-        ("dgamma", (40, 1)),
-        ("dbeta", ()),
-    ],
-)
-def test_a_wrong_shape_is_refused_with_both_shapes(
-    case: Case, name: str, shape: tuple[int, ...]
-) -> None:
-    with pytest.raises(KernelOutputError, match=f"'{name}' has shape") as caught:
-        judged(case, changed(case, name, np.zeros(shape, np.float32)))
-    assert str(list(shape)) in str(caught.value)
-    assert str(list(case.test.shape_of(name))) in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        np.zeros(40, np.int32),
-        np.zeros(40, np.complex64),
-        np.zeros(40, bool),
-        [0.0] * 40,
-        None,
-        "text",
-    ],
-)
-def test_what_is_no_float_array_is_refused(case: Case, value: object) -> None:
-    with pytest.raises(KernelOutputError, match=r"'dgamma' is .*, not a float array"):
-        judged(case, changed(case, "dgamma", value))
-
-
-def test_a_wrong_arithmetic_is_a_field_error(case: Case) -> None:
     with pytest.raises(FieldError) as caught:
         judged(case, arithmetic="tt_train")
     assert (caught.value.field, caught.value.value) == ("arithmetic", "tt_train")
@@ -102,160 +85,172 @@ def test_a_wrong_arithmetic_is_a_field_error(case: Case) -> None:
 # The same output gets the same judgment.
 
 
-def test_the_tests_shape_the_flat_one_and_other_layouts_and_widths_are_one(case: Case) -> None:
+def test_the_tests_shape_the_flat_one_and_other_layouts_and_widths_are_one(
+    case: Case, clean: SeedJudgement
+) -> None:
     outputs = case.emulated()
-    expected_json = judged(case, outputs).to_json()
-    flat = {
-        name: value.reshape(60, 40) if name == "dx" else value.reshape(1, 40)
-        for name, value in outputs.items()
-    }
+    flat = {name: a.reshape(16, 96) if name == "dx" else a[None] for name, a in outputs.items()}
     fortran = {name: np.asfortranarray(value) for name, value in outputs.items()}
     wide = {name: value.astype(np.float64) for name, value in outputs.items()}
     for same in (flat, fortran, wide):
-        assert judged(case, same).to_json() == expected_json
+        assert judged(case, same).to_json() == clean.to_json()
 
 
-def test_the_result_names_the_arithmetic_and_the_judge(case: Case) -> None:
-    assert judged(case).arithmetic == "tt-train's dataflow on a Wormhole"
+def test_the_result_names_the_arithmetic_and_the_judge(case: Case, clean: SeedJudgement) -> None:
+    assert clean.arithmetic == "tt-train's dataflow on a Wormhole"
     answer = judged(case, perfect(case.test, case.given), None)
-    assert answer.arithmetic == "blocked sums"
-    assert answer.judge == judged(case).judge
+    assert (answer.arithmetic, answer.judge) == ("blocked sums", clean.judge)
     version, _, reference = answer.judge.partition(":")
     assert version == JUDGE
-    other = Case.of(spec(shape=(60, 41)))
-    assert reference != judged(other).judge.partition(":")[2]
+    assert reference != judged(Case.of(spec(shape=(60, 41)))).judge.partition(":")[2]
 
 
 # Outputs that the build doesn't declare.
 
 
 def test_undeclared_outputs_are_neither_missed_nor_judged(case: Case) -> None:
-    only = {"dx": case.emulated()["dx"]}
-    judgement = judged(case, only, produced=("dx",))
-    assert list(judgement.outputs) == ["dx"]
-    assert judgement.verdict is Verdict.pass_
-    assert list(judged(case, produced=("dbeta", "dx")).outputs) == [
-        "dx",
-        "dbeta",
-    ]  # in the kernel's order; its undeclared outputs aren't judged
+    judgement = judged(case, {"dx": case.emulated()["dx"]}, produced=("dx",))
+    assert (list(judgement.outputs), judgement.verdict) == (["dx"], Verdict.pass_)
+    in_the_kernel_s_order = list(judged(case, produced=("dbeta", "dx")).outputs)
+    assert in_the_kernel_s_order == ["dx", "dbeta"]
+    assert judged(case, {}, produced=()).verdict is Verdict.not_judged
 
 
 def test_a_downstream_output_is_there_where_the_build_has_it() -> None:
     case = Case.of(spec("layernorm_fw", (8, 64), tolerance=LOOSE))
-    outputs = case.emulated() | {"linear": np.ones((8, 64), np.float32)}
+    linear = np.ones((8, 64), np.float32)
+    linear[1, :3] = np.nan, np.inf, -np.inf
+    outputs = case.emulated() | {"linear": linear}
     produced = tuple(case.test.outputs)
     assert list(judged(case, outputs, produced=produced).outputs) == list(produced)
     judgement = judged(case, outputs, produced=(*produced, "linear"))
     assert [*produced, "linear"] == list(judgement.outputs)
-    assert judgement.outputs["linear"].verdict is Verdict.not_judged
+    assert judgement.verdict is Verdict.pass_
+    assert judgement.outputs["linear"].to_json() == {
+        "verdict": "not_judged",
+        "explanation": "not_judged",
+        "count": 512,
+        "digest": "676daccdf20d2e94",
+        "nonfinite": 3,
+        "nonfinite_kinds": {"nan": 1, "+inf": 1, "-inf": 1},
+    }
+
+
+EXACT = {"inputs": {"regime": "exact"}, "tolerance": LOOSE, "epsilon": 2**-18}
 
 
 @pytest.mark.slow
 def test_exact_inputs_name_each_output_that_is_wrong() -> None:
-    exact = {"inputs": {"regime": "exact"}, "tolerance": LOOSE}
-    case = Case.of(spec("layernorm_fw", (8, 64), **exact))
+    case = Case.of(spec("layernorm_fw", (8, 64), **EXACT))
     right = {"y": perfect(case.test, case.given)["y"]}
     assert exact_words(judged(case, right, produced=("y",), with_faults=False)) is None
-    wrong = {"y": right["y"] + np.float32(1)}
-    words = exact_words(judged(case, wrong, produced=("y",), with_faults=False))
-    assert words is not None
-    assert words.startswith("y: ")
+    wrong = judged(case, {"y": right["y"] + 1}, produced=("y",), with_faults=False)
+    assert (exact_words(wrong) or "").startswith("y: ")
+    assert wrong.explanation is Explanation.unexplained
 
 
 @pytest.mark.parametrize("shape", [(32, 1024), (64, 96)])
 def test_exact_inputs_accuse_no_right_kernel_whose_registers_hold_fewer_digits(
     shape: tuple[int, int],
 ) -> None:
-    case = Case.of(
-        spec("layernorm_fw", shape, inputs={"regime": "exact"}, tolerance=LOOSE, epsilon=2**-18)
-    )
+    case = Case.of(spec("layernorm_fw", shape, **EXACT))
     judgement = judged(case, emulator.run(case.test, case.given, "correct", position=0))
     assert judgement.verdict is Verdict.pass_
     assert exact_words(judgement) is None
 
 
-def test_no_output_at_all_is_unjudged(case: Case) -> None:
-    assert judged(case, {}, produced=()).verdict is Verdict.not_judged
-
-
 # NaN and Inf.
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("name", ["dx", "dgamma"])
+@pytest.mark.parametrize(
+    ("name", "value", "kind"),
+    [("dx", np.nan, "nan"), ("dgamma", np.inf, "+inf"), ("dgamma", -np.inf, "-inf")],
+)
 def test_one_nan_or_inf_is_unexplained_and_outside_everything(
-    case: Case, name: str, value: float
+    case: Case, clean: SeedJudgement, name: str, value: float, kind: str
 ) -> None:
-    output = case.emulated()[name].copy()
-    output[(0,) * output.ndim] = value
-    judgement = judged(case, changed(case, name, output))
-    assert judgement.outputs[name].explanation is judgement.explanation is Explanation.unexplained
-    assert judgement.outputs[name].verdict is judgement.verdict is Verdict.fail
-    assert judgement.outputs[name].statistics["nonfinite"] == 1
-    assert judgement.outputs[name].statistics["worst_index"] == [0, 0]
-    others = [other for other in case.test.outputs if other != name]
-    assert all(judgement.outputs[other].verdict is Verdict.pass_ for other in others)
+    outputs = case.emulated()
+    outputs[name].reshape(-1)[7] = value
+    judgement = judged(case, outputs)
+    answer = judgement.outputs.pop(name)  # type: ignore[attr-defined]
+    assert answer.explanation is judgement.explanation is Explanation.unexplained
+    assert answer.verdict is judgement.verdict is Verdict.fail
+    assert answer.statistics["nonfinite_kinds"] == {kind: 1}
+    assert answer.statistics["worst_index"] == [0, 7]
+    before = clean.outputs[name].statistics
+    assert answer.statistics["count"] == before["count"]
+    for number in ("max_abs", "rounding_ratio", "tolerance_ratio"):  # of all the others
+        assert 0 <= answer.statistics[number] <= before[number]
+    assert answer.statistics["digest"] != before["digest"]
+    assert all(other.verdict is Verdict.pass_ for other in judgement.outputs.values())
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("shape", [(1, 64), (64,), (2, 64)])
-@pytest.mark.parametrize("places", [1, 64])
+@pytest.mark.parametrize(("shape", "places"), [((1, 64), 1), ((64,), 64), ((2, 64), 64)])
 def test_nan_is_found_in_an_output_of_one_row(
     kernel: str, shape: tuple[int, ...], places: int
 ) -> None:
     case = Case.of(spec(kernel, shape))
     name = case.test.outputs[0]
-    output = case.emulated()[name].copy()
-    output.reshape(-1)[:places] = np.nan
-    judgement = judged(case, changed(case, name, output))
+    outputs = case.emulated()
+    outputs[name].reshape(-1)[:places] = np.nan
+    judgement = judged(case, outputs)
     assert judgement.verdict is Verdict.fail
     assert judgement.outputs[name].statistics["nonfinite"] == places
     assert judgement.outputs[name].statistics["nonfinite_kinds"] == {"nan": places}
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_the_other_rows_are_compared_all_the_same(kernel: str) -> None:
-    case = Case.of(spec(kernel, (70, 50), tolerance=LOOSE))
-    name = case.test.outputs[0]
-    output = case.emulated()[name].copy()
-    clean = judged(case).outputs[name].statistics
-    output[5, 7] = np.inf
-    statistics = judged(case, changed(case, name, output)).outputs[name].statistics
-    assert statistics["count"] == clean["count"] == 3500
-    assert 0 < statistics["max_abs"] <= clean["max_abs"]
-    assert 0 < statistics["rounding_ratio"] <= clean["rounding_ratio"]
-    assert statistics["tolerance_ratio"] is not None
-    assert statistics["digest"] != clean["digest"]
 
 
 # The two-by-two table of verdicts.
 
 
 @pytest.mark.parametrize(
-    ("tolerance", "build", "verdict", "explanation"),
+    ("tolerance", "build", "verdicts"),
     [
-        (LOOSE, "correct", Verdict.pass_, Explanation.explained),
-        (LOOSE, "tt-train-2025", Verdict.pass_by_tolerance, Explanation.unexplained),
-        (TIGHT, "correct", Verdict.fail_by_tolerance, Explanation.explained),
-        (TIGHT, "tt-train-2025", Verdict.fail, Explanation.unexplained),
+        (LOOSE, "correct", ("pass", "pass", "pass")),
+        (LOOSE, WRONG, ("pass_by_tolerance", "pass_by_tolerance", "pass")),
+        (TIGHT, "correct", ("fail_by_tolerance", "fail_by_tolerance", "fail_by_tolerance")),
+        (TIGHT, WRONG, ("fail", "fail", "fail_by_tolerance")),
+        # unexplained within, and explained outside: a fail, which neither output is alone
+        ({"dx": LOOSE, "dgamma": TIGHT}, WRONG, ("fail", "pass_by_tolerance", "fail_by_tolerance")),
+        ({}, "correct", ("pass", "pass", "pass")),  # what is undeclared is within
+        ({}, "drop-s1", ("pass_by_tolerance", "pass_by_tolerance", "pass")),
+        ({"dgamma": TIGHT}, "correct", ("fail_by_tolerance", "pass", "fail_by_tolerance")),
+        ({"dx": {"pcc": 0.999}}, "correct", ("pass", "pass", "pass")),
+        ({"dx": {"pcc": 0.9999999}}, "correct", ("fail_by_tolerance", "fail_by_tolerance", "pass")),
+        ({"dx": {"frobenius": 0.05}}, "correct", ("pass", "pass", "pass")),
+        (
+            {"dx": {"frobenius": 1e-5}},
+            "correct",
+            ("fail_by_tolerance", "fail_by_tolerance", "pass"),
+        ),
+        ({"dx": {"ulp": 1e6}}, "correct", ("pass", "pass", "pass")),
+        ({"dx": {"ulp": 0}}, "correct", ("fail_by_tolerance", "fail_by_tolerance", "pass")),
+        (
+            {"dx": {**LOOSE, "pcc": 0.9999999}},
+            "correct",
+            ("fail_by_tolerance", "fail_by_tolerance", "pass"),
+        ),
     ],
 )
-def test_both_answers_make_the_verdict(
-    tolerance: dict[str, float], build: str, verdict: Verdict, explanation: Explanation
+def test_rounding_and_every_declared_comparator_make_the_verdict(
+    tolerance: dict[str, Any], build: str, verdicts: tuple[str, str, str]
 ) -> None:
-    case = Case.of(spec(shape=(60, 40), tolerance=tolerance))
+    """verdicts: the seed's, dx's and dgamma's."""
+    case = of(tolerance)
     judgement = judged(case, case.emulated(build))
-    assert (judgement.verdict, judgement.explanation) == (verdict, explanation)
-    assert judgement.outputs["dx"].verdict is verdict
+    dx, dgamma = judgement.outputs["dx"], judgement.outputs["dgamma"]
+    assert (judgement.verdict, dx.verdict, dgamma.verdict) == verdicts
+    declares_rtol = "rtol" in {**tolerance, **tolerance.get("dx", {})}
+    assert (dx.statistics["tolerance_ratio"] is not None) is declares_rtol
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("steps", "explanation", "verdict"),
     [
-        (16, "explained", "pass"),
-        (32, "suspect", "suspect"),
-        (64, "unexplained", "pass_by_tolerance"),
+        (8, "explained", "pass"),
+        (16, "suspect", "suspect"),
+        (32, "unexplained", "pass_by_tolerance"),
     ],
 )
 def test_an_error_that_grows_is_explained_then_suspect_then_unexplained(
@@ -263,56 +258,11 @@ def test_an_error_that_grows_is_explained_then_suspect_then_unexplained(
 ) -> None:
     """One value of an fp32 kernel is so many steps from the right one."""
     numerics = {"input": "fp32", "output": "fp32"}
-    case = Case.of(spec("layernorm_fw", (12, 40), tolerance=LOOSE, numerics=numerics))
+    case = Case.of(spec("rmsnorm_fw", (12, 40), tolerance=LOOSE, numerics=numerics))
     outputs = perfect(case.test, case.given)
     outputs["y"][4, 9] += steps * np.spacing(outputs["y"][4, 9])
     judgement = judged(case, outputs, None)
     assert (judgement.outputs["y"].explanation, judgement.verdict) == (explanation, verdict)
-
-
-def test_both_axes_are_aggregated_before_the_table_is_read() -> None:
-    """dx is unexplained but within, and dgamma is explained but outside.
-
-    Together they are unexplained and outside: a fail, which neither output is alone.
-    """
-    case = Case.of(spec(shape=(60, 40), tolerance={"dx": LOOSE, "dgamma": TIGHT}))
-    judgement = judged(case, case.emulated("tt-train-2025"))
-    assert judgement.outputs["dx"].verdict is Verdict.pass_by_tolerance
-    assert judgement.outputs["dgamma"].verdict is Verdict.fail_by_tolerance
-    assert judgement.verdict is Verdict.fail
-
-
-def test_an_undeclared_tolerance_is_within() -> None:
-    undeclared = Case.of(spec(shape=(60, 40)))
-    assert judged(undeclared).verdict is Verdict.pass_
-    assert judged(undeclared, undeclared.emulated("drop-s1")).verdict is Verdict.pass_by_tolerance
-    assert judged(undeclared).outputs["dx"].statistics["tolerance_ratio"] is None
-
-
-def test_a_map_of_tolerances_names_only_some_outputs() -> None:
-    case = Case.of(spec(shape=(60, 40), tolerance={"dgamma": TIGHT}))
-    judgement = judged(case)
-    assert judgement.outputs["dx"].verdict is judgement.outputs["dbeta"].verdict is Verdict.pass_
-    assert judgement.outputs["dgamma"].verdict is judgement.verdict is Verdict.fail_by_tolerance
-    assert judgement.outputs["dx"].statistics["tolerance_ratio"] is None
-    assert judgement.outputs["dgamma"].statistics["tolerance_ratio"] > 1
-
-
-@pytest.mark.parametrize(
-    ("tolerance", "green"),
-    [
-        ({"pcc": 0.999}, True),
-        ({"pcc": 0.9999999}, False),
-        ({"frobenius": 0.05}, True),
-        ({"frobenius": 1e-5}, False),
-        ({"ulp": 1e6}, True),
-        ({"ulp": 0}, False),
-        ({"rtol": 1e-3, "atol": 0.5, "pcc": 0.9999999}, False),
-    ],
-)
-def test_every_declared_comparator_must_hold(tolerance: dict[str, float], green: bool) -> None:
-    case = Case.of(spec(shape=(60, 40), tolerance={"dx": tolerance}))
-    assert judged(case).verdict is (Verdict.pass_ if green else Verdict.fail_by_tolerance)
 
 
 # A seed's row holds all that its verdict needs.
@@ -358,20 +308,21 @@ def test_an_infinite_statistic_is_null_and_named() -> None:
 
 
 def test_a_wrong_output_has_its_fault_and_places_and_a_right_one_its_limits(case: Case) -> None:
-    outputs = stored(judged(case, case.emulated("tt-train-2025"), with_limits=True))["outputs"]
+    outputs = stored(judged(case, case.emulated(WRONG), with_limits=True))["outputs"]
     assert "s1 is subtracted twice" in outputs["dx"]["fault"]
-    assert outputs["dx"]["fault_share"] > 0.99
+    assert outputs["dx"]["fault_share"] > 0.9
     assert outputs["dx"]["faults"][0]["share"] <= outputs["dx"]["fault_share"]
     assert "values are off" in outputs["dx"]["places"]
     assert "fault" not in outputs["dgamma"]
     assert any("factor below" in limit for limit in outputs["dgamma"]["detection_limits"])
 
 
-def test_advice_stands_where_a_right_kernel_is_red_or_nearly() -> None:
-    red = judged(Case.of(spec(shape=(60, 40), tolerance=TIGHT))).outputs["dx"].statistics
-    assert red["red_rate"] > 0.9
-    assert "atol" in red["advice"]
-    assert (
-        "advice"
-        not in judged(Case.of(spec(shape=(60, 40), tolerance=LOOSE))).outputs["dx"].statistics
-    )
+@pytest.mark.parametrize(
+    ("atol", "advised"), [(1e-4, True), (0.012, True), (0.5, False)], ids=["red", "nearly", "far"]
+)
+def test_advice_stands_where_a_right_kernel_is_red_or_nearly(atol: float, advised: bool) -> None:
+    numbers = judged(of({"rtol": 0, "atol": atol})).outputs["dx"].statistics
+    assert ("advice" in numbers) is ("red_rate" in numbers) is advised
+    if advised:
+        assert "atol" in numbers["advice"]
+        assert (numbers["red_rate"] > 0.9) is (atol < 0.01)

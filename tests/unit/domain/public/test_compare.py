@@ -437,6 +437,8 @@ def test_a_false_alarm_is_red_and_says_so(arithmetic: str | None) -> None:
     assert "verdict fail_by_tolerance" in words
     assert "the tolerance is tighter than the formats allow" in words
     assert "expected values" not in words
+    assert "dx: couldn't have seen: " in words
+    assert "detection_limits" not in compared().outputs["dx"], "nobody asks of a green one"
 
 
 @pytest.mark.parametrize("wide", [False, True])
