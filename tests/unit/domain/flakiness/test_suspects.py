@@ -23,40 +23,39 @@ from gonogo.spec.verdicts import Verdict
 Entry = dict[str, Any]
 
 
-def entry(explanation: str = "explained", factor: float = 0.0) -> Entry:
+def factor(estimate: float, *, is_certain: bool = False, deviation: float = 2e-7) -> Entry:
+    """Return a common factor of an output's rows; its limit is 2^-22."""
+    about = {"source": "rstd", "limit": 2.0**-22, "deviation": deviation}
+    return {**about, "estimate": estimate, "is_certain": is_certain}
+
+
+def entry(explanation: str = "explained", common: float = 0.0) -> Entry:
     """Return an output's entry with a common factor that no seed alone is certain of."""
-    common = {
-        "source": "rstd", "estimate": factor, "deviation": 2e-7, "is_certain": False,
-        "limit": 2.0**-22,
-    }  # fmt: skip
-    return {"explanation": explanation, "distance": 3.0, "shared": 1.0, "common": [common]}
+    numbers = {"distance": 3.0, "shared": 1.0, "common": [factor(common)]}
+    return {"explanation": explanation, **numbers}
 
 
 def of_dx(*entries: Entry) -> list[tuple[int, Mapping[str, Entry]]]:
     return list(enumerate({"dx": one, "dbeta": entry()} for one in entries))
 
 
-RIGHT, SUSPECT = entry(), entry("suspect")
+RIGHT, SUSPECT, WRONG = entry(), entry("suspect"), entry("unexplained")
+UP, DOWN = entry(common=5e-7), entry(common=-5e-7)
 
 
 @pytest.mark.parametrize(
     ("entries", "reason"),
     [
-        ([RIGHT] * 8, ""),
-        ([SUSPECT, *[RIGHT] * 8], ""),
-        ([SUSPECT, SUSPECT, *[RIGHT] * 6], "suspect in 2 of 8 seeds"),
-        ([entry(factor=5e-7)] * 8, "rstd has a factor of 1"),
-        ([entry(factor=5e-7), entry(factor=-5e-7)] * 4, ""),
-        ([entry("unexplained"), SUSPECT, RIGHT], ""),
-        ([entry("unexplained"), SUSPECT, SUSPECT], "suspect in 2 of 2 seeds"),
-        ([SUSPECT], ""),
+        pytest.param([RIGHT] * 8, "", id="all right"),
+        pytest.param([SUSPECT, *[RIGHT] * 8], "", id="one suspect"),
+        pytest.param([SUSPECT, SUSPECT, *[RIGHT] * 6], "suspect in 2 of 8 seeds", id="two suspect"),
+        pytest.param([UP] * 8, "rstd has a factor of 1", id="a factor that all share"),
+        pytest.param([UP, DOWN] * 4, "", id="factors that cancel out"),
+        pytest.param([WRONG, SUSPECT, RIGHT], "", id="unexplained alone, needs no others"),
+        pytest.param([WRONG, SUSPECT, SUSPECT], "suspect in 2 of 2 seeds", id="nor counts as one"),
+        pytest.param([SUSPECT], "", id="a single seed"),
     ],
-    ids=[
-        "all are right", "one suspect seed", "two suspect seeds", "a factor that all seeds share",
-        "factors that cancel out", "one that is unexplained alone needs no others",
-        "nor does it count with the suspect ones", "a single seed",
-    ],
-)  # fmt: skip
+)
 def test_seeds_together_find_what_each_leaves_open(entries: Sequence[Entry], reason: str) -> None:
     together = unexplained_together(of_dx(*entries))
     assert list(together) == (["dx"] if reason else [])
@@ -95,14 +94,7 @@ def test_a_seed_of_an_output_that_is_unexplained_together_is_wrong(
     assert settled_verdict(verdict, outputs, {"dbeta": "a reason"}) is verdict
 
 
-def common(estimate: float, is_certain: bool = True) -> dict[str, Any]:
-    return {
-        "source": "rstd",
-        "estimate": estimate,
-        "deviation": 1e-8,
-        "is_certain": is_certain,
-        "limit": 2.0**-22,
-    }
+CERTAIN = [factor(estimate, is_certain=True) for estimate in (2.0**-24, -(2.0**-21))]
 
 
 @pytest.mark.parametrize(
@@ -111,8 +103,8 @@ def common(estimate: float, is_certain: bool = True) -> dict[str, Any]:
         ({"distance": 4.0, "shared": 2.0}, 0.5),
         ({"distance": 4.0, "shared": 24.0}, 3.0),
         ({"distance": 16.0, "shared": None}, 2.0),
-        ({"distance": 4.0, "common": [common(2.0**-24), common(-(2.0**-21))]}, 2.0),
-        ({"distance": 4.0, "common": [common(1.0, is_certain=False)]}, 0.5),
+        ({"distance": 4.0, "common": CERTAIN}, 2.0),
+        ({"distance": 4.0, "common": [factor(1.0)]}, 0.5),
         ({"distance": 4.0, "common": None}, 0.5),
         ({"distance": math.inf}, MOST),
         ({"distance": 1e9}, 1e3),
