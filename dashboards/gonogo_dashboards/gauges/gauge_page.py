@@ -20,6 +20,7 @@ from gonogo_dashboards.kit.tolerance_advice import with_tolerance
 from gonogo_service.gauges import store
 from gonogo_service.gauges.api import GAUGES, LISTED
 from gonogo_service.gauges.model import GaugeRow
+from gonogo_service.gauges.store import GaugedSlack
 from gonogo_service.kit import rows
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.tests import entry_names
@@ -36,6 +37,8 @@ class GaugeList(ListView):
     """A page of gauges; `entries` are the suites' names of their tests, by key."""
 
     entries: Mapping[str, str]
+    slacks: Mapping[str, GaugedSlack | None]
+    """By gauge"""
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class GaugeView:
     sentence: str
     facts: tuple[tuple[str, str], ...]
     report: ReportView | None
+    slack: GaugedSlack | None
     picture: Picture | None
     """Rates over the tolerance; None before the end, and where no comparator bounds an error."""
     json_url: str
@@ -61,7 +65,8 @@ def listed(
     """Return a page of gauges that match the filters. Raises BadCursor."""
     page = list_of(GAUGES, urls.gauges)(session, query, cursor, limit, now)
     entries = entry_names.latest(session, {line["test_key"] for line in page.items})
-    return GaugeList(**vars(page), entries=entries)
+    slacks = {one["id"]: GaugedSlack.of(store.get(session, one["id"])) for one in page.items}
+    return GaugeList(**vars(page), entries=entries, slacks=slacks)
 
 
 def one(
@@ -81,6 +86,7 @@ def one(
         sentence=SENTENCES.get(row.sharpness, ""),
         facts=_facts(row),
         report=None if report is None else report_rows.read(report),
+        slack=GaugedSlack.of(row),
         picture=curves.read(session, row, query),
         json_url=urls.gauge(row.id, chosen, as_json=True),
         submit_url=with_tolerance(row.test_key, row.test, advised) if advised else "",

@@ -39,6 +39,21 @@ class GaugedSlack:
     mutants: int
     """Faults that can show"""
 
+    @classmethod
+    def of(cls, gauge: Any) -> GaugedSlack | None:
+        """Return the tolerance as a row of gauges has it; None where it has not finished."""
+        if gauge.slack is None:
+            return None
+        rates = list((gauge.misses or {}).values())
+        passing, mutants = sum(count > 0 for count, _ in rates), sum(of > 0 for _, of in rates)
+        return cls(gauge.id, gauge.branch, gauge.board, gauge.slack, passing, mutants)
+
+    @property
+    def loosest(self) -> Slack | None:
+        """Return the output with the largest slack; None where none is bounded."""
+        bounded = [one for one in self.slack if one.factor is not None]
+        return max(bounded, key=lambda one: one.factor or 0.0, default=None)
+
 
 def get(session: Session, gauge_id: str) -> GaugeRow | None:
     """Return a gauge, or None."""
@@ -74,12 +89,8 @@ def slacks(session: Session, keys: Collection[str] | None = None) -> dict[str, G
     query = query.where(row.id == last.correlate(row).scalar_subquery())
     if keys is not None:
         query = query.where(among(session, row.test_key, keys))
-    gauged = {}
-    for key, gauge, branch, board, slack, misses in session.execute(query):
-        rates = list((misses or {}).values())
-        passing, mutants = sum(count > 0 for count, _ in rates), sum(of > 0 for _, of in rates)
-        gauged[key] = GaugedSlack(gauge, branch, board, slack, passing, mutants)
-    return gauged
+    read = ((gauge.test_key, GaugedSlack.of(gauge)) for gauge in session.execute(query))
+    return {key: gauged for key, gauged in read if gauged is not None}
 
 
 def _last_first(

@@ -145,6 +145,9 @@ def test_the_pages_show_a_gauge_with_its_gates_and_their_twins_say_the_same(api:
         "couldn't have seen: a common factor below 0.3 %",
         "gonogo gauge --kernel layernorm_bw",
         "2 of 2 [15.8%, 100.0%]",
+        "<strong>0 of 8</strong> runs of right kernels fail",
+        "<strong>3 of 16</strong> mutants pass",
+        "<strong>50×</strong>",
         *("PCC &gt;= .999 alone", "pcc 0.999"),
     ):
         assert words in page
