@@ -18,9 +18,9 @@ _INSTALLED: list[Path] = []
 
 
 def install(folder: Path) -> Path:
-    """tests/javascript in a folder with its packages, installed once per process. Raises Missing
+    """tests/javascript in a folder with its packages, installed once per session. Raises Missing
     without node, npm or a registry."""
-    if _INSTALLED:
+    if _INSTALLED and _INSTALLED[0].is_dir():  # a process may run several sessions, as mutmut does
         return _INSTALLED[0]
     npm = shutil.which("npm", path=_path())
     if npm is None:
@@ -32,7 +32,7 @@ def install(folder: Path) -> Path:
     )
     if done.returncode != 0:
         raise Missing(f"node: npm ci ended with {done.returncode}: {done.stderr[-500:]}")
-    _INSTALLED.append(target)
+    _INSTALLED[:] = [target]
     return target
 
 
