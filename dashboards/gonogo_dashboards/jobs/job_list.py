@@ -14,9 +14,10 @@ from gonogo_dashboards.kit.list_rows import job_line
 from gonogo_dashboards.kit.list_view import ListView
 from gonogo_service.jobs import store
 from gonogo_service.kit.database.encoding import timestamp
-from gonogo_service.tests import entry_names
+from gonogo_service.results import tallies
+from gonogo_service.tests import entry_names, test_specs
 
-FILTERS = ("state", "verdict", "build", "test", "label", "owner")
+FILTERS = ("state", "verdict", "kernel", "build", "test", "label", "owner")
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class JobsView(ListView):
     """A page of the list of jobs."""
 
     range: ranges.Range
+    kernels: tuple[str, ...]
+    """The kernels of all tests: the choices of a filter."""
     start: str
 
 
@@ -40,12 +43,17 @@ def jobs(
     if period.value != "all":
         given[ranges.PARAMETER] = period.value
     entries = entry_names.latest(session, {job.test_key for job in page.items})
+    devices = tallies.devices(session, [job.id for job in page.items])
     return JobsView(
-        items=tuple(job_line(job, now, entries.get(job.test_key)) for job in page.items),
+        items=tuple(
+            job_line(job, now, entries.get(job.test_key), devices.get(job.id, ()))
+            for job in page.items
+        ),
         filters=given,
         next=page.next,
         next_url=urls.jobs(given, cursor=page.next) if page.next else None,
         range=period,
+        kernels=tuple(test_specs.kernels(session)),
         start=commands.START,
         at=timestamp(now),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -92,10 +92,17 @@ class JobLine:
     created_at: str | None
     finished_at: str | None
     age: str
+    duration_s: float | None
+    """Seconds from its first attempt to its end, or until now; None: it has not started."""
+    device: str = ""
+    """In the list of jobs: the devices that it ran on."""
 
 
-def job_line(job: JobRow, now: datetime, entry: str | None = None) -> JobLine:
+def job_line(
+    job: JobRow, now: datetime, entry: str | None = None, devices: Sequence[str] = ()
+) -> JobLine:
     """Return a job as a line of a list; `entry`: a suite's name for its test."""
+    ran = (job.finished_at or now) - job.started_at if job.started_at else None
     return from_object(
         JobLine,
         job,
@@ -115,6 +122,8 @@ def job_line(job: JobRow, now: datetime, entry: str | None = None) -> JobLine:
         created_at=timestamp(job.created_at),
         finished_at=timestamp(job.finished_at),
         age=words.ago((now - job.created_at).total_seconds()),
+        duration_s=max(ran.total_seconds(), 0.0) if ran is not None else None,
+        device=" and ".join([*devices[:1], *([f"{len(devices) - 1} more"] if devices[1:] else [])]),
     )
 
 

@@ -24,7 +24,7 @@ from gonogo_dashboards.matrix.matrix_rows import (
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import from_object
-from gonogo_service.tests import axis_changes, matrices, test_list
+from gonogo_service.tests import axis_changes, matrices, test_list, test_specs
 from gonogo_service.tests.matrices import GRADES, BuildRecord, Place
 from gonogo_service.tests.model import TestSpecRow
 from gonogo_service.tests.standings import Standings
@@ -62,6 +62,7 @@ class MatrixView:
     branch: str | None
     branches: tuple[str, ...]
     suites: tuple[str, ...]
+    kernels: tuple[str, ...]
     grades: tuple[str, ...]
     builds: tuple[MatrixBuild, ...]
     rows: tuple[MatrixRow, ...]
@@ -172,6 +173,7 @@ def read(
         branches=branches if branch in branches or branch is None else (*branches, branch),
         grades=GRADES,
         suites=tuple(suites if suite is None or suite in suites else [*suites, suite]),
+        kernels=tuple(test_specs.kernels(session)),
         builds=heads,
         rows=rows,
         columns=columns,

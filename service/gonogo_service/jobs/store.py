@@ -27,6 +27,7 @@ FILTERS = {
     "test": JobRow.test_key,
     "workload": JobRow.workload_key,
     "build": JobRow.build,
+    "kernel": JobRow.kernel,
     "owner": JobRow.owner,
     "verdict": JobRow.verdict,
     "kind": JobRow.kind,

@@ -95,6 +95,16 @@ def with_numbers(session: Session, job_ids: Collection[str]) -> set[str]:
     return set(session.scalars(select(table.job_id).where(*where).distinct()))
 
 
+def devices(session: Session, job_ids: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Return the devices that jobs have results of, by job, in order."""
+    table, of_job = JobBlockRow, dict[str, tuple[str, ...]]()
+    ran = among(session, table.job_id, job_ids), table.output == WHOLE, table.device != ""
+    query = select(table.job_id, table.device).where(*ran).distinct().order_by(table.device)
+    for job, device in session.execute(query):
+        of_job[job] = (*of_job.get(job, ()), device)
+    return of_job
+
+
 def sums(
     session: Session, table: type[JobBlockRow | DailyRow], by: Sequence[Any], *where: Any
 ) -> dict[Any, Tally]:

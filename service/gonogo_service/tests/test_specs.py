@@ -80,6 +80,11 @@ def name_of(kernel: str, test: Mapping[str, Any]) -> str:
     return f"{kernel} {'x'.join(map(str, test['shape']))}"
 
 
+def kernels(session: Session) -> list[str]:
+    """Return the kernels of all tests, in order; KERNEL for selections."""
+    return list(session.scalars(select(TestSpecRow.kernel).distinct().order_by(TestSpecRow.kernel)))
+
+
 def suites(session: Session, limit: int = 50) -> list[str]:
     """Return the suites of the newest `limit` selections, in order."""
     query = select(TestSpecRow.test).where(TestSpecRow.kernel == KERNEL)

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+import time_machine
 
 import stored_jobs
 from api import Api
 from gonogo import urls
 from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database.encoding import utcnow
 from stored_histories import world
 
 SEEDS = 4
@@ -51,6 +53,25 @@ def wrong(seed: int, gated: bool) -> dict[str, Any]:
 def viewed(api: Api, job: JobRow, **options: Any) -> dict[str, Any]:
     view: dict[str, Any] = api.client.get(urls.job(job.id, as_json=True, **options)).json()
     return view
+
+
+def test_the_list_says_where_and_how_long_jobs_ran_and_finds_those_of_a_kernel(api: Api) -> None:
+    start = utcnow()
+    with time_machine.travel(start, tick=False) as clock, api.context.session() as session:
+        job = stored_jobs.submit(session, seeds=3)
+        rows = [{**stored_jobs.row(seed, wrong=False), "device": f"d{seed}"} for seed in range(3)]
+        stored_jobs.report(session, job.id, rows)
+        clock.shift(125)
+        stored_jobs.finish(session, job.id)
+    other = api.submit(test={"kernel": "softmax", "shape": [32, 64]}, build="correct")
+    shown = api.client.get("/jobs?kernel=layernorm_bw").text
+    (line,) = api.client.get("/jobs.json?kernel=layernorm_bw").json()["items"]
+    (listed,) = api.get("/jobs?kernel=layernorm_bw")["items"]
+    assert line["id"] == listed["id"] == job.id != other
+    assert (line["device"], line["duration_s"]) == ("d0 and 2 more", 125.0)
+    assert '<td class="device">d0 and 2 more</td>' in shown
+    assert '<td class="n took">2 min 5 s</td>' in shown
+    assert '<option value="softmax" >' in shown, "a choice of the kernels that have tests"
 
 
 @pytest.mark.parametrize("tolerance", [{"rtol": 1e-3, "atol": 0.5}, {"pcc": 0.999}])

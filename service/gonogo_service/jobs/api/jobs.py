@@ -107,6 +107,7 @@ def list_jobs(
     test: Filter = None,
     workload: Filter = None,
     build: Filter = None,
+    kernel: Filter = None,
     owner: Filter = None,
     kind: Literal["seeds", "import"] | None = None,
     label: Annotated[
@@ -117,7 +118,7 @@ def list_jobs(
 ) -> Any:
     """List jobs that match all filters, without their diagnoses."""
     where: dict[str, Any] = {"state": state, "verdict": verdict, "test": test, "workload": workload}
-    where |= {"build": build, "owner": owner, "kind": kind, "label": label}
+    where |= {"build": build, "kernel": kernel, "owner": owner, "kind": kind, "label": label}
     with context.reading() as session:
         page = stored.list_(session, limit=limit, cursor=cursor, **where)
     return extend_page(page, lambda job: answer_of(LISTED, job))
