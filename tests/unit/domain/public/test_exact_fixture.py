@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +13,10 @@ from typer.testing import CliRunner
 from exact_kernels import exact_test
 from gonogo.cli.app import app
 from gonogo.errors import FieldError
-from gonogo.judging.inputs import generate
 from gonogo.pytest_plugin.exact import draw
 from gonogo.spec.regimes import EXACT_KERNELS
 from gonogo.workloads import exact_outputs
-
-
-def layer_norm(x: Any, gamma: Any, beta: Any, ddof: int = 0) -> Any:
-    variance = x.var(-1, keepdims=True, ddof=ddof)
-    return (x - x.mean(-1, keepdims=True)) / np.sqrt(variance + np.float32(1e-6)) * gamma + beta
-
+from pytest_plugin import in_this_process
 
 PROGRAM = """
 import numpy as np
@@ -43,29 +34,15 @@ def test_layer_norm(exact_inputs, gonogo_seed):
 """
 
 
-def test_the_fixture_draws_inputs_of_the_tests_seed(tmp_path: Path) -> None:
+def test_the_fixture_draws_inputs_of_the_tests_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "test_program.py").write_text(PROGRAM)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "gonogo.pytest_plugin.plugin",
-        "--gonogo=off",
-    ]
-    outcome = subprocess.run(
-        [*command, "-p", "no:cacheprovider"], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert "1 failed, 1 passed" in outcome.stdout, outcome.stdout + outcome.stderr
-    assert "test_layer_norm[seed4]" in outcome.stdout
-    assert "variance divides by N - 1" in outcome.stdout
-
-
-def test_a_wrong_kernel_fails_with_its_term_in_words() -> None:
-    inputs = draw(0, "layernorm_fw", (16, 64), "fp32")
-    with pytest.raises(AssertionError, match=r"y: .* variance divides by N - 1"):
-        inputs.check(y=layer_norm(inputs.x, inputs.gamma, inputs.beta, ddof=1))
+    lines = in_this_process(monkeypatch)(tmp_path, "--gonogo=off", "--tb=short", "-rf")
+    assert "1 failed, 1 passed" in lines[-1]
+    output = "\n".join(lines)
+    assert "test_layer_norm[seed4]" in output
+    assert "variance divides by N - 1" in output
 
 
 @pytest.mark.parametrize("kernel", EXACT_KERNELS)
@@ -83,22 +60,6 @@ def test_every_kernel_has_exact_inputs_and_a_judgment_of_each_output(kernel: str
     for name in outputs:
         with pytest.raises(AssertionError, match=f"{name}: .* values are wrong"):
             inputs.check(**{name: outputs[name] * np.float32(1.01)})
-
-
-GOLDEN = {
-    ("layernorm_fw", 0): "6031a1fe6ab1d741",
-    ("layernorm_bw", 1): "b7017f36f671fa1d",
-    ("rmsnorm_fw", 2): "e621ba4f9c29cd73",
-}
-
-
-@pytest.mark.parametrize(("kernel", "seed"), list(GOLDEN))
-def test_a_seed_gives_the_same_bytes_forever(kernel: str, seed: int) -> None:
-    raw = generate(exact_test(kernel, 9, 70, numerics={"statistics": "own"}), seed)
-    hasher = hashlib.sha256()
-    for name in sorted(raw):
-        hasher.update(name.encode() + raw[name].astype("<f4").tobytes())
-    assert hasher.hexdigest()[:16] == GOLDEN[kernel, seed]
 
 
 def test_names_that_do_not_exist_are_refused() -> None:
