@@ -22,6 +22,8 @@ from rich.table import Table
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / ".benchmarks"
+SHOWN = 20
+"""Problems that are printed; all are in the JSON."""
 
 
 @dataclass(frozen=True)
@@ -48,21 +50,27 @@ class Figure:
         return ", ".join(f"{word} {limit:,g}" for word, limit in named.items() if limit is not None)
 
 
-def report(name: str, figures: Sequence[Figure]) -> int:
-    """Print and keep the figures of a benchmark; return 1 if one isn't as asked."""
+def report(name: str, figures: Sequence[Figure], problems: Sequence[str] = ()) -> int:
+    """Print and keep the figures of a benchmark; return 1 where one isn't as asked."""
     table = Table(name, "measured", "unit", "asked", "")
     for figure in figures:
         shown = figure.name, f"{figure.value:,.4g}", figure.unit, figure.limits, figure.note
         table.add_row(*shown, style=None if figure.is_met else "bold")
-    Console(width=120, highlight=False).print(table)
-    keep(name, figures)
-    return int(not all(figure.is_met for figure in figures))
+    console = Console(width=120, highlight=False, markup=False)
+    console.print(table)
+    for problem in problems[:SHOWN]:
+        console.print(f"WRONG: {problem}", style="bold red")
+    if len(problems) > SHOWN:
+        console.print(f"and {len(problems) - SHOWN} more")
+    keep(name, figures, problems)
+    return int(bool(problems) or not all(figure.is_met for figure in figures))
 
 
-def keep(name: str, figures: Sequence[Figure]) -> None:
-    """Write the figures of a benchmark as JSON."""
+def keep(name: str, figures: Sequence[Figure], problems: Sequence[str] = ()) -> None:
+    """Write the figures of a benchmark as JSON, with its problems where it may have some."""
     FOLDER.mkdir(exist_ok=True)
     content = {**surroundings(), "figures": [asdict(figure) for figure in figures]}
+    content |= {"problems": list(problems)} if problems else {}
     (FOLDER / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
 
 

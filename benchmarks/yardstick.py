@@ -153,7 +153,7 @@ def kernels_of(chosen: Sequence[Row]) -> Iterator[Kernel]:
     cases: dict[Case, Case] = {}  # equal cases are one object, which keeps what it computed
     runs = []
     for row in chosen:
-        for form, regime in product(row.formats or FORMATS[row.library], REGIMES):
+        for form, regime in product(row.formats, REGIMES):
             case = Case.of(row, form, regime)
             runs += [
                 Run(row, code, cases.setdefault(case, case)) for code in (row.code, *row.faults)

@@ -15,6 +15,9 @@ from typing import Any
 import numpy as np
 from troublesome import Troublesome
 
+EXTRA_SEED_S = 0.4
+"""Seconds by which a slow seed takes longer, so that faults meet workers at work."""
+
 
 def name_of(x: np.ndarray[Any, Any]) -> str:
     """Return the line of an input."""
@@ -22,17 +25,12 @@ def name_of(x: np.ndarray[Any, Any]) -> str:
 
 
 class Witness:
-    """The builds of the tests' plug-in (`fine`, `slow`, `nan`), with a line for each seed.
-
-    Each seed of the build `slow` takes CHAOS_EXTRA_SEED_S seconds longer.
-    """
+    """The builds of the tests' plug-in (`fine`, `slow`, `nan`), with a line for each seed."""
 
     def __init__(self, build: str) -> None:
-        self._kernel = Troublesome(build)
-        self._extra_s = float(os.environ.get("CHAOS_EXTRA_SEED_S", "0")) if build == "slow" else 0.0
-        self._file = os.open(
-            os.environ["CHAOS_WITNESS"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
-        )
+        self._kernel, self._extra_s = Troublesome(build), EXTRA_SEED_S * (build == "slow")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        self._file = os.open(os.environ["CHAOS_WITNESS"], flags, 0o600)
 
     def run(self, test: dict[str, Any], inputs: dict[str, Any]) -> Any:
         """Write the line, then run: a seed that was killed half-way has one, too."""

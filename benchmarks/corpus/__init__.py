@@ -6,6 +6,6 @@ compared with: one JSON object a line, sorted by id, written by `judge --write`.
 the order of a hash of their ids, so a table that isn't complete is a fair sample.
 
 Columns: id (source/kernel/case/seed/edit); digest of the outputs; size, group and fault of the
-label (run.Label); verdict, explanation, green, term; listed: whether the detection limits list the
-fault; outputs: output -> [explanation, arithmetic, first term, limits].
+label (run.Label); verdict, explanation, green; listed: whether the detection limits list the
+fault; outputs: output -> [explanation, arithmetic, fault].
 """

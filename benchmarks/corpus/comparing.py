@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
-from benchmarks.corpus.acceptance import Judged
+from benchmarks.corpus.run import Run
 
-NAMED: Final = 3
-"""Runs of a group that are named."""
-Tables = Mapping[str, Mapping[str, Any]]
+Table = Mapping[str, Mapping[str, Any]]
 
 
-def differences(before: Tables, after: Tables) -> Iterator[tuple[str, list[str]]]:
-    """Yield what differs in words and the ids that it holds for, the largest group first.
+def differences(before: Table, after: Table) -> list[tuple[str, list[str]]]:
+    """Return what differs in words with the ids that it holds for, the largest group first.
 
     Only runs that both tables have are compared. Outputs that differ in bits are a group of their
     own: their verdicts may differ for that reason.
@@ -22,16 +20,15 @@ def differences(before: Tables, after: Tables) -> Iterator[tuple[str, list[str]]
     groups: dict[str, list[str]] = defaultdict(list)
     for name in sorted(before.keys() & after.keys()):
         old, new = before[name], after[name]
-        about = f"{old['size']}, {Judged.of(old).run.source}"
+        about = f"{old['size']}, {Run.of(name).source}"
         if old["digest"] != new["digest"]:
             groups[f"{about}: the outputs have other bits"].append(name)
             continue
         for column in ("size", "verdict", "explanation"):
             if old.get(column) != new.get(column):
                 groups[f"{about}: {column} {old.get(column)} -> {new.get(column)}"].append(name)
-        for output, answer in old["outputs"].items():
-            if output in new["outputs"]:
-                for place, column in ((1, "arithmetic"), (2, "fault")):
-                    if answer[place] != new["outputs"][output][place]:
-                        groups[f"{about}: {column} of {output}"].append(name)
-    yield from sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+        for output in old["outputs"].keys() & new["outputs"].keys():
+            for place, column in ((1, "arithmetic"), (2, "fault")):
+                if old["outputs"][output][place] != new["outputs"][output][place]:
+                    groups[f"{about}: {column} of {output}"].append(name)
+    return sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))

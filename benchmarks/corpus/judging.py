@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.corpus import store
 from benchmarks.corpus.run import Arrays, Label, Question
 from benchmarks.corpus.sources import all_sources
-from benchmarks.corpus.store import Corpus, Record, Row
+from benchmarks.corpus.store import Record, Row
 from gonogo import workloads
 from gonogo.arithmetic import Program, exact
 from gonogo.arithmetic.formats import round_to
@@ -36,25 +36,23 @@ VERDICTS = {
 """(explanation, within the tolerance) -> verdict; the others are inconclusive."""
 FACTOR = 1.01
 """A factor of the fault table is within a limit up to this many times its size."""
-Batch = tuple[Path, int, list[Record]]
-"""The corpus' folder, a shard, and some of its records."""
+Batch = tuple[int, list[Record]]
+"""A shard of the corpus, and some of its records."""
 
 
-def rows_of(batches: Sequence[Batch], jobs: int) -> Iterator[list[Row]]:
-    """Yield the rows of each batch, in order, from so many processes."""
-    if jobs <= 1:
-        yield from map(judge_batch, batches)
-        return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(judge_batch, batches)
+def rows_of(batches: Sequence[Batch]) -> Iterator[list[Row]]:
+    """Yield the rows of each batch, in order, from a process for each processor."""
+    if batches:
+        with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+            yield from pool.map(judge_batch, batches)
 
 
 def judge_batch(batch: Batch) -> list[Row]:
     """Return the rows of a few runs of a shard; a judge that raises is a verdict of its own."""
-    folder, shard, records = batch
+    shard, records = batch
     sources = all_sources()
     rows = []
-    for record, outputs in zip(records, Corpus(folder).outputs(shard, records), strict=True):
+    for record, outputs in zip(records, store.outputs(shard, records), strict=True):
         label = record.label
         row: Row = {
             "id": record.run.id,

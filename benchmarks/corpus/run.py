@@ -49,6 +49,13 @@ class Run:
     seed: int
     edit: str = ""
 
+    @classmethod
+    def of(cls, name: str) -> Run:
+        """Return the run of an id; a kernel's name may hold slashes."""
+        source, _, rest = name.partition("/")
+        kernel, case, seed, edit = rest.rsplit("/", 3)
+        return cls(source, kernel, case, int(seed), edit)
+
     @property
     def id(self) -> str:
         """The name in tables; the same on every machine."""

@@ -1,17 +1,19 @@
 """Rows: how a library computes a kernel, as text that runs in the library's interpreter.
 
-Each family of kernels has a file of them in this folder.
+rows.yaml is the table of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
+from pathlib import Path
+from string import Template
 from typing import Any, Final
 
-FAMILIES: Final = ["norm", "activation", "elementwise", "softmax", "product", "other"]
-"""Their modules end in _rows and have ROWS."""
+import yaml
+
+TABLE: Final = Path(__file__).with_name("rows.yaml")
 FORMATS: Final[Mapping[str, tuple[str, ...]]] = {
     "torch": ("fp32", "bf16", "fp16"),
     "jax": ("fp32", "bf16", "fp16"),
@@ -34,7 +36,7 @@ class Row:
         gradients: inputs, for a backward kernel: the code sets `y`, and the outputs are d<input>,
             the gradients of sum(y dy).
         faults: wrong code in the place of `code`: each a small edit.
-        formats: those in which the library has the kernel; (): all of the library's.
+        formats: those in which the library has the kernel.
         shape: that of the first input; (): the kernel's example.
         parameters: those that aren't the kernel's defaults.
     """
@@ -50,6 +52,22 @@ class Row:
 
 
 def rows() -> Iterator[Row]:
-    """Yield the rows of every family."""
-    for name in FAMILIES:
-        yield from import_module(f"benchmarks.kernels.{name}_rows").ROWS
+    """Yield every row of the table."""
+    table = yaml.safe_load(TABLE.read_text("utf-8"))
+    shared = table.pop("shared")
+    for kernel, entries in table.items():
+        for entry in entries:
+            library = next(name for name in FORMATS if name in entry)
+            wrong = entry.get("wrong", [])
+            faults = [wrong] if isinstance(wrong, str) else wrong
+            code, *edits = (Template(text).substitute(shared) for text in (entry[library], *faults))
+            yield Row(
+                kernel,
+                library,
+                code,
+                tuple(entry.get("gradients", ())),
+                tuple(edits),
+                tuple(entry.get("formats", FORMATS[library])),
+                tuple(entry.get("shape", ())),
+                entry.get("parameters", {}),
+            )

@@ -11,11 +11,11 @@ from benchmarks.corpus.run import Arrays, Label, Question, Run
 class Source(Protocol):
     """A source of runs."""
 
-    def runs(self, left_out: list[str]) -> Iterator[Run]:
-        """Yield every run that can be made here; add a line to left_out for what can't."""
+    def runs(self) -> Iterator[Run]:
+        """Yield every run."""
 
-    def prepare(self, runs: Sequence[Run], left_out: list[str]) -> Iterable[Run]:
-        """Do what is cheaper for many runs at once; return those that can be made."""
+    def prepare(self, runs: Sequence[Run]) -> Iterable[Run]:
+        """Do what is cheaper for many runs at once; return those that can be made here."""
 
     def question(self, run: Run) -> Question:
         """Return what a judge is asked; the inputs come from the run's seed."""

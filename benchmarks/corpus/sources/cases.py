@@ -289,14 +289,14 @@ CASES: Final[Mapping[str, Case]] = {
 class Cases:
     """Each kernel on some seeds."""
 
-    def runs(self, left_out: list[str]) -> Iterator[Run]:
+    def runs(self) -> Iterator[Run]:
         """Yield all runs."""
         for name, case in CASES.items():
             for seed in range(SEEDS):
                 edit = "" if case.size in ("right", "listed") else name.split("-")[2]
                 yield Run("cases", "NumPy", name, seed, edit)
 
-    def prepare(self, chosen: Sequence[Run], left_out: list[str]) -> Sequence[Run]:
+    def prepare(self, chosen: Sequence[Run]) -> Sequence[Run]:
         """Return all of them."""
         return chosen
 

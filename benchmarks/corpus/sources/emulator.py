@@ -52,7 +52,7 @@ SEEDS: Final = 2
 class Emulated:
     """Right builds on all cases with the declared program, wrong ones on some."""
 
-    def runs(self, left_out: list[str]) -> Iterator[Run]:
+    def runs(self) -> Iterator[Run]:
         """Yield all runs."""
         for kind in KINDS:
             shapes = GROUPED if kind == "groupnorm_fw" else SHAPES
@@ -70,7 +70,7 @@ class Emulated:
                     case = cases[(11 * place + 7 * step) % len(cases)]
                     yield Run("emulator", "correct", case, 0, wrong.name)
 
-    def prepare(self, chosen: Sequence[Run], left_out: list[str]) -> Sequence[Run]:
+    def prepare(self, chosen: Sequence[Run]) -> Sequence[Run]:
         """Return all of them."""
         return chosen
 

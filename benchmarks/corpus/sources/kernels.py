@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.corpus.run import CLEAR, CLEAR_16, TOLERANCES, Arrays, Label, Question, Run, size_of
 from benchmarks.kernels import libraries
 from benchmarks.kernels.cases import REGIMES, Case
-from benchmarks.kernels.rows import FORMATS, Row, rows
+from benchmarks.kernels.rows import Row, rows
 from benchmarks.kernels.wrong import FAULTS, numpy_fault, numpy_kernel
 
 NUMPY = "numpy"
@@ -28,12 +28,12 @@ class Libraries:
         self._outputs: dict[tuple[Case, str, str], Arrays] = {}
         self._worst: dict[Case, dict[str, float]] = {}
 
-    def runs(self, left_out: list[str]) -> Iterator[Run]:
+    def runs(self) -> Iterator[Run]:
         """Yield all runs: one seed each."""
         seen: set[Case] = set()
         for name, row in named_rows().items():
             kernel, library = name
-            for form in row.formats or FORMATS[row.library]:
+            for form in row.formats:
                 for regime in REGIMES:
                     case = Case.of(row, form, regime)
                     text = f"{kernel}-{'x'.join(map(str, case.shape))}-{regime}-{form}"
@@ -45,7 +45,7 @@ class Libraries:
                         for edit in ("", *mistakes):
                             yield Run("kernels", f"{NUMPY}:{library}", text, 0, edit)
 
-    def prepare(self, chosen: Sequence[Run], left_out: list[str]) -> Iterator[Run]:
+    def prepare(self, chosen: Sequence[Run]) -> Iterator[Run]:
         """Run the libraries, each in one process; yield what has outputs."""
         cases = {case_of(run) for run in chosen}
         requested: dict[tuple[Case, int, str], libraries.Run] = {}
@@ -58,7 +58,7 @@ class Libraries:
                 row = row_of(run)
                 want(row, row.faults[int(run.edit)] if run.edit else row.code, case_of(run))
         for row in named_rows().values():
-            for form in row.formats or FORMATS[row.library]:
+            for form in row.formats:
                 for regime in REGIMES:
                     if (case := Case.of(row, form, regime)) in cases:
                         want(row, row.code, _same(case))

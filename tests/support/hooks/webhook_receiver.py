@@ -57,9 +57,9 @@ class _Server:
 
 
 class Receiver(_Server):
-    """Answers with `replies` in turn, then with 204."""
+    """Answers with `replies` in turn, then with 204; on a free port where none is given."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.got: list[Got] = []
         self.replies: list[Reply] = []
         receiver = self
@@ -98,7 +98,7 @@ class Receiver(_Server):
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self.url = f"http://{self._serve(ThreadingHTTPServer(('127.0.0.1', 0), Handler))}/hook?a=1"
+        self.url = f"http://{self._serve(ThreadingHTTPServer(('127.0.0.1', port), Handler))}/hook?a=1"
 
 
 class MailServer(_Server):
