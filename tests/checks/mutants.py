@@ -67,7 +67,8 @@ AREAS = {
         tests/integration/background/test_suspect_seeds.py
         tests/integration/dashboards/test_overview_page.py
         tests/integration/dashboards/test_truth_of_lists.py
-        tests/integration/storage/test_flag_*.py""",
+        tests/integration/storage/test_flag_*.py
+        tests/integration/storage/test_stages_reads.py""",
     ),
     "auth": Area(
         """gonogo_service/people/auth.py gonogo_service/people/issuing.py

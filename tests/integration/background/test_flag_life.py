@@ -132,6 +132,8 @@ def test_an_acknowledgement_is_the_callers_for_14_days_and_says_what_it_does(
     )
     (listed,) = api.get("/flags?owner=local")["items"]
     assert listed["effect"] == known["effect"]
+    accepted = api.client.get("/waivers.json").json()["acknowledged"]
+    assert [one["id"] for one in accepted] == [flag["id"]]
     for field in ("owner", "reason", "expires"):  # what it has can't be taken away
         assert patch(api, flag, **{field: None})[:2] == (422, field)
     assert patch(api, flag, owner="kim")["expires_at"] == known["expires_at"]

@@ -31,9 +31,9 @@ def seed(number: int, distance: float, verdict: str | None = None) -> dict[str, 
     return row(number, 0, row_verdict, explanation, outputs={"dx": dx, "dgamma": output()})
 
 
-def suspects_among(*suspects: int, distance: float = 1.0) -> Make:
-    """Rows of which these are suspect, and the others have this distance."""
-    return lambda number: seed(number, 12.0 if number in suspects else distance)
+def suspects_among(*suspects: int, edge: float = 12.0, distance: float = 1.0) -> Make:
+    """Rows of which these are suspect, by the distance `edge`; the others have `distance`."""
+    return lambda number: seed(number, edge if number in suspects else distance)
 
 
 def with_factor(number: int, estimate: float, verdict: str = "pass") -> dict[str, Any]:
@@ -141,8 +141,10 @@ def test_an_added_seed_that_is_unexplained_settles_it(flow: Flow) -> None:
 
 
 def test_red_suspect_seeds_that_are_no_chance_stay_red_without_a_flag(flow: Flow) -> None:
-    job = run(flow, lambda number: seed(number, 12.0, "fail"))
-    assert (job.verdict, job.total, suspects_of(job).explanation) == ("fail", 4, "unexplained")
+    job = run(flow, lambda number: seed(number, 12.0, "fail"), 10)
+    assert (job.verdict, job.total, suspects_of(job).explanation) == ("fail", 10, "unexplained")
+    words = "seeds 0, 1, 2, 3, 4, 5, 6, 7 and 2 more are suspect; dx: suspect in 10 of 10 seeds"
+    assert suspects_of(job).words.startswith(words)
     assert flags_of(flow, job) == ()
 
 
@@ -151,16 +153,22 @@ def test_red_suspect_seeds_that_are_no_chance_stay_red_without_a_flag(flow: Flow
     [{"request": {}}, {"reference": "correct"}, {"kernel": "selection"}],
     ids=["list", "reference", "selection"],
 )
+@pytest.mark.parametrize(
+    ("edge", "distance", "remedy"),
+    [
+        # evidence 1.5 and .5 three times: mean .75, deviation .5, so (2 x .5 / .25)^2 = 16 seeds
+        (12.0, 4.0, "about 12 more seeds would decide"),
+        (12.0, 20 / 3, "more than 1,000 more seeds would decide"),  # the mean is 1
+        (8.5, 0.1, "the seeds agree, so more of them would not decide; exact inputs would"),
+    ],
+)
 def test_a_job_that_gets_no_more_seeds_says_how_many_would_decide(
-    flow: Flow, changes: dict[str, Any]
+    flow: Flow, changes: dict[str, Any], edge: float, distance: float, remedy: str
 ) -> None:
-    job = run(flow, suspects_among(1, distance=4.0), **changes)
+    job = run(flow, suspects_among(1, edge=edge, distance=distance), **changes)
     assert (job.verdict, job.total, suspects_of(job).added) == ("suspect", 4, [])
-    # evidence 1.5 and .5 three times: mean .75, deviation .5, so (2 x .5 / .25)^2 = 16 seeds
-    assert suspects_of(job).words == (
-        "seed 1 is suspect: rounding is at its edge, which is no finding, and no all-clear;"
-        " about 12 more seeds would decide"
-    )
+    words = "seed 1 is suspect: rounding is at its edge, which is no finding, and no all-clear"
+    assert suspects_of(job).words == f"{words}; {remedy}"
 
 
 def test_sequential_seeds_that_decide_nothing_get_more(flow: Flow) -> None:
