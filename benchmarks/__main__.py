@@ -1,7 +1,7 @@
 """Run the benchmarks: `make bench`, or `python -m benchmarks [NAME ...]`.
 
-Names choose benchmarks; the default is all. What the judge says of recorded kernels: `make corpus`.
-A whole service under random faults: `make chaos`.
+Names choose benchmarks; the default is all. The large ones run on samples: `python -m
+benchmarks.NAME` runs them in full.
 """
 
 from __future__ import annotations
@@ -19,18 +19,14 @@ BENCHMARKS: dict[str, tuple[str, tuple[str, ...]]] = {
     "speed": ("time and memory of the judge", ()),
     "ingest": ("how fast results are stored, and their size", ()),
     "busy": ("device idle: how busy a worker keeps its device", ("--seeds", "12")),
-    "pages": (
-        (
-            "how fast the pages are on a million seeds (in full, 10 million: python -m "
-            "benchmarks.pages)"
-        ),
-        ("--seeds", "1000000"),
-    ),
-    "sweep": (
-        "each 40th entry of the fault table that only odd shapes show: does a sweep flag it?",
-        ("--every", "40"),
-    ),
+    "pages": ("how fast the pages are, on a million seeds", ("--seeds", "1000000")),
+    "sweep": ("faults that only odd shapes show: every 40th is swept", ("--every", "40")),
     "yardstick": ("the gates of others beside the verdict, 40 rows", ("--sample", "40")),
+    "corpus": ("what the judge says of recorded kernels, about 100 runs", ("--sample", "100")),
+    "chaos": (
+        "a whole service under random faults for a minute, on SQLite",
+        ("--seconds", "60", "--database", "sqlite"),
+    ),
 }
 
 

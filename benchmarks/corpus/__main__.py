@@ -1,8 +1,8 @@
-"""Make, judge and compare the corpus: `make corpus` does all three.
+"""Record kernels, judge them, and compare with the committed verdicts: `make corpus`.
 
-`python -m benchmarks.corpus make [--sample N] [--only TEXT]` records runs in the cache folder.
-`judge` judges those that this judge hasn't judged yet, and prints the acceptance figures.
-`compare` lists where its verdicts differ from the committed table.
+Runs that the cache folder lacks are recorded there, and judged unless this judge has judged them
+before. Prints the acceptance figures, and where verdicts differ from the committed table: it then
+exits with 1.
 """
 
 from __future__ import annotations
@@ -31,33 +31,31 @@ NAMED = 3
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command; `compare` returns 1 where something differs."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.corpus",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    """Return 1 where verdicts differ from the committed ones, 2 where there is no run."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.corpus", description=__doc__)
+    parser.add_argument("--sample", type=int, default=SIZE, help=f"about N of {SIZE:,} runs")
+    parser.add_argument("--only", default="", help="only runs with this in their id")
+    parser.add_argument(
+        "--write", action="store_true", help="write the verdicts into the committed table"
     )
-    commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("compare")
-    for name in ("make", "judge"):
-        command = commands.add_parser(name)
-        command.add_argument("--sample", type=int, default=SIZE, help=f"about N of {SIZE:,} runs")
-        command.add_argument("--only", default="", help="only runs with this in their id")
-        if name == "judge":
-            command.add_argument("--write", action="store_true", help="into the committed table")
     options = parser.parse_args(arguments)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # of the processes that judge
-    if options.command == "compare":
-        return compare()
     with np.errstate(all="ignore"):
-        return make(options) if options.command == "make" else judge(options)
+        record(options)
+    table = judged(options)
+    if options.write:
+        store.commit(table)
+    raised = [row for row in table.values() if row["verdict"] == "error"]
+    problems = [f"the judge raised: {row['id']}: {row['explanation']}" for row in raised]
+    report("corpus", list(figures(table.values())), problems)
+    return int(differs(table)) if table else 2
 
 
 def _is_chosen(run: Run, options: argparse.Namespace) -> bool:
     return run.place < options.sample / SIZE and options.only in run.id
 
 
-def make(options: argparse.Namespace) -> int:
+def record(options: argparse.Namespace) -> None:
     """Record every chosen run that isn't there; say what was left out."""
     known = {record.run for shard in range(store.SHARDS) for record in store.records(shard)}
     left_out: Counter[str] = Counter()
@@ -80,11 +78,10 @@ def make(options: argparse.Namespace) -> int:
         print(f"{name}: {count:,} new of {len(chosen):,} runs, {seconds:.0f} s", flush=True)
     for line, times in left_out.items():
         print(f"left out: {line} ({times} runs)")
-    return 0
 
 
-def judge(options: argparse.Namespace) -> int:
-    """Judge what isn't judged, and report the acceptance figures; 2 where nothing is recorded."""
+def judged(options: argparse.Namespace) -> dict[str, Row]:
+    """Judge the chosen runs that aren't judged; return the rows of all."""
     path = store.judged_table()
     table = store.read_table(path)
     chosen: set[str] = set()
@@ -101,14 +98,7 @@ def judge(options: argparse.Namespace) -> int:
         if number % 20 == 0:
             seconds = time.monotonic() - began
             print(f"judged {number} of {len(batches)} batches, {seconds:.0f} s", flush=True)
-    table = {name: row for name, row in table.items() if name in chosen}
-    if options.write:
-        store.commit(table)
-    raised = (f"{n}: {row['explanation']}" for n, row in table.items() if row["verdict"] == "error")
-    report(
-        "corpus", list(figures(table.values())), [f"the judge raised: {text}" for text in raised]
-    )
-    return 0 if table else 2
+    return {name: row for name, row in table.items() if name in chosen}
 
 
 def _is_open(record: Record, row: Row | None) -> bool:
@@ -116,16 +106,16 @@ def _is_open(record: Record, row: Row | None) -> bool:
     return row is None or row["digest"] != record.digest or row["verdict"] == "error"
 
 
-def compare() -> int:
-    """Print what differs from the committed table; return 1 where something does."""
-    before, after = store.read_table(store.COMMITTED), store.read_table(store.judged_table())
-    both = len(before.keys() & after.keys())
-    print(f"{len(before):,} runs before, {len(after):,} after, {both:,} in both")
-    groups = list(differences(before, after))
+def differs(table: dict[str, Row]) -> bool:
+    """Print what differs from the committed table; return whether something does."""
+    before = store.read_table(store.COMMITTED)
+    both = len(before.keys() & table.keys())
+    groups = differences(before, table)
+    print(f"{both:,} of {len(table):,} runs are in the committed table; differences: {len(groups)}")
     for title, names in groups:
         print(f"{len(names):6,}  {title}")
         print("".join(f"        {name}\n" for name in names[:NAMED]), end="")
-    return int(bool(groups))
+    return bool(groups)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,8 @@ def judge_batch(batch: Batch) -> list[Row]:
         }
         try:
             question = sources[record.run.source].question(record.run)
-            row |= row_of(question, outputs, label)
+            with np.errstate(all="ignore"):
+                row |= row_of(question, outputs, label)
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"[:200]
             row |= {"verdict": "error", "explanation": problem, "green": True}
