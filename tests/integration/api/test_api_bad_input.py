@@ -390,6 +390,7 @@ PAGES = ("runs", "gauges", "bisections", "tests", "flags")
         ("/compare?base=a&head=a&fail_on=never", 422, "fail_on", ""),
         ("/compare?base=a&head=a&cursor=x", 422, "cursor", ""),
         ("/compare?base=a&heat=a", 422, "heat", ""),
+        (NOTHING, 404, "test", ""),
         (f"{NOTHING}/attribution", 404, "test", ""),
         (f"{NOTHING}/changes", 404, "test", ""),
         (f"{NOTHING}/comparison", 404, "test", ""),

@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 import event_loop
 import stored_jobs
-from api import Api, TestClient, in_process, make_settings
+from api import JOB, Api, TestClient, in_process, make_settings, refusal
 from gonogo.settings import Settings
 from gonogo_service import app as application
 from gonogo_service.app import create_app
@@ -22,6 +22,7 @@ from gonogo_service.kit.problems import Problem
 from gonogo_service.operate import metrics, readiness, schema
 from gonogo_service.operate.readiness import Readiness, Ready
 from patience import scaled
+from records import pick
 from servers import PostgresServer, RedisServer
 
 
@@ -36,20 +37,22 @@ def uncached(monkeypatch: pytest.MonkeyPatch) -> None:
 def metric(api: Api, name: str) -> float:
     """Return the value of one series of /metrics."""
     lines = api.client.get("/metrics").text.splitlines()
-    return next(
-        (float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name + " ")),
-        float("nan"),
-    )
+    (line,) = (line for line in lines if line.startswith(f"{name} "))
+    return float(line.rsplit(" ", 1)[1])
+
+
+def missing(client: Any) -> str:
+    """Return what /readyz misses."""
+    code, field = refusal(client.get("/readyz"))
+    assert (code, field is None) == (503, False)
+    return str(field)
 
 
 def test_ready_means_database_schema_and_broker(migrated_sqlite_url: str, redis_url: str) -> None:
     with in_process(migrated_sqlite_url, broker_url=redis_url) as api:
         assert api.client.get("/healthz").json() == {"status": "ok"}
-        assert api.client.get("/readyz").json() == {
-            "database": "ok",
-            "schema": "head",
-            "broker": "ok",
-        }
+        ready = {"database": "ok", "schema": "head", "broker": "ok"}
+        assert api.client.get("/readyz").json() == ready
 
 
 def test_an_unmigrated_or_older_database_is_not_ready_a_newer_one_is(
@@ -57,24 +60,21 @@ def test_an_unmigrated_or_older_database_is_not_ready_a_newer_one_is(
 ) -> None:
     app = create_app(make_settings(sqlite_url, broker_url=redis_url))
     with TestClient(app, base_url="http://localhost", client=("127.0.0.1", 1)) as client:
-        answer = client.get("/readyz")
-        assert answer.status_code == 503
-        assert (answer.json()["field"], answer.json()["value"]) == ("schema", "empty")
-        assert "gonogo db upgrade" in answer.json()["detail"]
+        problem = client.get("/readyz").json()
+        assert pick(problem, "status", "field", "value") == (503, "schema", "empty")
+        assert "gonogo db upgrade" in problem["detail"]
         engine = app.state.context.engine
         schema.upgrade(engine)
         with engine.begin() as connection:
-            connection.execute(
-                text("UPDATE alembic_version SET version_num = 'of the next release'")
-            )
+            later = "UPDATE alembic_version SET version_num = 'of the next release'"
+            connection.execute(text(later))
         assert client.get("/readyz").json()["schema"] == "ahead"
 
 
 def test_a_dead_broker_is_named_and_comes_back(sqlite_url: str, private_redis: RedisServer) -> None:
     with in_process(sqlite_url, broker_url=private_redis.url) as api:
         private_redis.stop()
-        answer = api.client.get("/readyz")
-        assert (answer.status_code, answer.json()["field"]) == (503, "broker")
+        assert missing(api.client) == "broker"
         assert api.client.get("/healthz").status_code == 200
         private_redis.start()
         assert api.client.get("/readyz").status_code == 200
@@ -86,13 +86,11 @@ def test_a_dead_database_is_a_503_that_tells_nothing_of_it_and_comes_back(
     with in_process(private_postgres.url(), broker_url=redis_url) as api:
         job = api.submit()
         private_postgres.stop()
-        answer = api.client.get("/readyz")
-        assert (answer.status_code, answer.json()["field"]) == (503, "database")
-        for answer in (api.client.get("/api/v1/jobs"), api.client.post("/api/v1/jobs", json={})):
-            assert answer.headers["content-type"] == "application/problem+json"
+        assert missing(api.client) == "database"
+        for answer in (api.client.get("/api/v1/jobs"), api.client.post("/api/v1/jobs", json=JOB)):
+            assert refusal(answer)[0] == 503
+            assert "retry-after" in answer.headers
             assert str(private_postgres.port) not in answer.text
-        assert api.client.get("/api/v1/jobs").status_code == 503
-        assert "retry-after" in api.client.get("/api/v1/jobs").headers
         private_postgres.start()
         assert api.get(f"/jobs/{job}")["state"] == "queued"
 
@@ -106,8 +104,7 @@ def test_a_database_whose_schema_is_locked_is_not_ready(
     with in_process(private_postgres.url(), broker_url=redis_url) as api:
         with api.context.engine.begin() as connection:
             connection.execute(text("LOCK TABLE alembic_version IN ACCESS EXCLUSIVE MODE"))
-            answer = api.client.get("/readyz")
-        assert (answer.status_code, answer.json()["field"]) == (503, "database")
+            assert missing(api.client) == "database"
         assert api.client.get("/readyz").status_code == 200
 
 
@@ -179,16 +176,11 @@ def test_a_check_that_never_ends_is_not_ready(monkeypatch: pytest.MonkeyPatch) -
     assert len(checks) <= 1  # no second thread waits beside the first
 
 
-@pytest.mark.parametrize(
-    ("changes", "variable"),
-    [
-        ({"database_url": None}, "DATABASE_URL"),
-        ({"secret_key": None, "embedded": False}, "SECRET_KEY"),
-    ],
-)
-def test_what_must_be_set_is_said_at_the_start(changes: dict[str, Any], variable: str) -> None:
-    with pytest.raises(ValueError, match=f"GONOGO_{variable}"):
-        create_app(make_settings(**{"database_url": "sqlite://", **changes}))
+def test_what_must_be_set_is_said_at_the_start() -> None:
+    without: Any = {"database_url": None}, {"secret_key": None, "embedded": False}
+    for changes, variable in zip(without, ("DATABASE_URL", "SECRET_KEY"), strict=True):
+        with pytest.raises(ValueError, match=f"GONOGO_{variable}"):
+            create_app(make_settings(**{"database_url": "sqlite://", **changes}))
     with pytest.raises(ValueError, match="GONOGO_BROKER_URL, GONOGO_SECRET_KEY"):
         create_background(Settings(database_url="sqlite:///x"), threading.Event())
 
@@ -205,10 +197,8 @@ def test_a_wrong_key_of_github_keeps_the_background_from_nothing_else(
     settings: dict[str, Any], clients: int
 ) -> None:
     urls = {"database_url": "sqlite:///nowhere/x.sqlite", "broker_url": "redis://127.0.0.1:1/0"}
-    secret = SecretStr("w" * 40)
-    background = create_background(
-        Settings(**urls, secret_key=secret, **settings), threading.Event()
-    )
+    config = Settings(**urls, secret_key=SecretStr("w" * 40), **settings)
+    background = create_background(config, threading.Event())
     assert len(background.roles) == 8
     assert len(make_deliver(background.context).clients) == clients
     background.context.stop.set()

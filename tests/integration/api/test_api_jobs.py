@@ -16,6 +16,7 @@ from database_params import BOTH
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.queue import DISPATCH_NOTIFICATION_KEY
 from patience import WAIT_S
+from records import pick
 
 
 def test_a_job_is_accepted_stored_and_shown(api: Api) -> None:
@@ -45,9 +46,9 @@ def test_a_job_is_accepted_stored_and_shown(api: Api) -> None:
     page = api.client.get(f"/jobs/{job['id']}").text
     assert "No live worker serves the queue <code>emulator.wormhole.n300</code>" in page
     spec = TestSpec.parse(JOB["test"])
+    kept = ("target", "seeds", "repeats", "priority", "labels", "commit")
+    assert pick(job, *kept) == pick(body, *kept)
     expected = {
-        **{name: body[name] for name in ("target", "seeds", "repeats", "priority", "labels")},
-        "commit": body["commit"],
         "test": spec.canonical(),
         "test_key": spec.key,
         "workload_key": spec.workload_key,
@@ -60,11 +61,9 @@ def test_a_job_is_accepted_stored_and_shown(api: Api) -> None:
         "waiting_reason": accepted["waiting_reason"],
         "context": {"name": "warm", "before": [warm]},
     }
-    assert {name: job[name] for name in expected} == expected
+    assert expected.items() <= job.items()
     assert job["created_at"].endswith("Z")
-    created, deadline = (
-        datetime.fromisoformat(job[name]) for name in ("created_at", "deadline_at")
-    )
+    created, deadline = map(datetime.fromisoformat, pick(job, "created_at", "deadline_at"))
     assert (deadline - created).total_seconds() == 86400
     for name, path in job["links"].items():
         if name != "events":
@@ -72,15 +71,13 @@ def test_a_job_is_accepted_stored_and_shown(api: Api) -> None:
 
 
 def test_checking_a_job_tells_its_cost_and_stores_nothing(api: Api) -> None:
-    before = api.rows()
-    answer = api.client.post(
-        "/api/v1/jobs:validate", json={**JOB, "seeds": {"start": 0, "count": 100}, "repeats": 2}
-    )
+    before, body = api.rows(), {**JOB, "seeds": {"start": 0, "count": 100}, "repeats": 2}
+    answer = api.client.post("/api/v1/jobs:validate", json=body)
     assert answer.status_code == 200
     estimate = answer.json()
     assert estimate["results"] == 200
     assert estimate["device_s"] == pytest.approx(200 * estimate["seed_s"])
-    assert (estimate["queue_chunks"], estimate["workers"], estimate["wait_s"]) == (0, 0, None)
+    assert pick(estimate, "queue_chunks", "workers", "wait_s") == (0, 0, None)
     assert api.rows() == before
     api.submit()
     assert api.client.post("/api/v1/jobs:validate", json=JOB).json()["queue_chunks"] == 1
@@ -90,11 +87,8 @@ def test_checking_a_job_tells_its_cost_and_stores_nothing(api: Api) -> None:
 def test_lists_are_filtered_and_paged(api: Api) -> None:
     first = api.submit(labels={"suite": "nightly"})
     second = api.submit(build="correct")
-    third = api.submit(
-        test={"kernel": "layernorm_fw", "shape": [32, 32]},
-        build="correct",
-        labels={"suite": "weekly"},
-    )
+    forward = {"kernel": "layernorm_fw", "shape": [32, 32]}
+    third = api.submit(test=forward, build="correct", labels={"suite": "weekly"})
     key = api.get(f"/jobs/{third}")["test_key"]
 
     def ids(query: str) -> list[str]:
@@ -111,7 +105,6 @@ def test_lists_are_filtered_and_paged(api: Api) -> None:
     rest = api.get("/jobs", params={"limit": 2, "cursor": page["next"]})
     assert [job["id"] for job in rest["items"]] == [first]
     assert rest["next"] is None
-    assert api.client.get("/api/v1/jobs?cursor=nonsense").json()["field"] == "cursor"
 
 
 def test_cancelling_a_waiting_job_ends_it_and_is_written_down_once(api: Api) -> None:
@@ -131,18 +124,13 @@ def test_resubmitting_asks_for_the_same_again(api: Api) -> None:
     assert answer.status_code == 202
     new = api.get(f"/jobs/{answer.json()['id']}")
     assert new["id"] != old["id"]
-    assert (new["state"], new["done"], new["resubmit_of"]) == ("queued", 0, old["id"])
+    assert pick(new, "state", "done", "resubmit_of") == ("queued", 0, old["id"])
     same = ("test_key", "build", "total", "seeds", "target", *options)
-    assert {name: new[name] for name in same} == {name: old[name] for name in same}
+    assert pick(new, *same) == pick(old, *same)
 
 
-def post(api: Api, key: str, body: dict[str, Any], **options: Any) -> Any:
-    return api.client.post(
-        "/api/v1/jobs",
-        json=body,
-        headers={"Idempotency-Key": key, **options.pop("headers", {})},
-        **options,
-    )
+def post(api: Api, key: str, body: dict[str, Any], **headers: str) -> Any:
+    return api.client.post("/api/v1/jobs", json=body, headers={"Idempotency-Key": key, **headers})
 
 
 def test_the_same_key_and_body_give_the_same_answer_and_one_job(api: Api) -> None:
@@ -164,7 +152,7 @@ def test_a_key_belongs_to_one_body_one_address_and_one_token(api: Api) -> None:
     key = {"Idempotency-Key": "k1"}
     again = [api.client.post(f"/api/v1/jobs/{job}:resubmit", headers=key).json() for _ in range(2)]
     assert again[0] == again[1]
-    by_token = post(api, "k1", JOB, headers=api.token("submit")).json()["id"]
+    by_token = post(api, "k1", JOB, **api.token("submit")).json()["id"]
     assert len({job, again[0]["id"], by_token}) == api.rows()["jobs"] == 3
     for wrong in ("", "x" * 256, "with space"):
         assert refusal(post(api, wrong, JOB)) == (422, "Idempotency-Key")

@@ -64,43 +64,28 @@ def test_every_json_address_reads_one_text_in_one_way(
     for route in ROUTES:
         path = route.path.replace("{name:path}", "x")
         for method in route.methods:
-            answer = api.client.request(
-                method, path, content=content, headers={"Content-Type": "application/json"}
-            )
+            headers = {"Content-Type": "application/json"}
+            answer = api.client.request(method, path, content=content, headers=headers)
             assert (answer.status_code, words in answer.text) == (status, True), (path, answer.text)
 
 
 class Sender:
     """Sends a request to the app part by part, as a server does."""
 
-    def __init__(
-        self,
-        api: Api,
-        path: str,
-        headers: dict[str, str],
-        *parts: Any,
-    ) -> None:
-        self.app = api.client.app
-        self.parts = list(parts)
-        self.read = 0
+    def __init__(self, api: Api, path: str, headers: dict[str, str], *parts: Any) -> None:
+        self.app, self.parts, self.read = api.client.app, list(parts), 0
         self.sent: list[dict[str, Any]] = []
+        fields = {"host": "localhost", "transfer-encoding": "chunked", **headers}
         self.scope = {
             "type": "http",
             "http_version": "1.1",
             "method": "POST",
+            "scheme": "http",
             "path": path,
             "raw_path": path.encode(),
             "query_string": b"",
-            "scheme": "http",
             "client": ("127.0.0.1", 1),
-            "headers": [
-                (name.encode(), value.encode())
-                for name, value in {
-                    "host": "localhost",
-                    "transfer-encoding": "chunked",
-                    **headers,
-                }.items()
-            ],
+            "headers": [(name.encode(), value.encode()) for name, value in fields.items()],
         }
 
     async def receive(self) -> Any:
@@ -160,12 +145,7 @@ def test_a_body_is_not_read_where_the_headers_refuse_it(
     ids=["slow", "aborted", "large", "large in parts"],
 )
 def test_a_body_that_is_slow_aborted_or_large_is_refused_while_it_streams(
-    api: Api,
-    path: str,
-    parts: tuple[Any, ...],
-    status: int,
-    words: str,
-    capfd: pytest.CaptureFixture[str],
+    api: Api, path: str, parts: Any, status: int, words: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     sender = Sender(api, path, SIGNED, *parts)
     got, text, head = event_loop.run(sender.answer())

@@ -11,8 +11,9 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 import audit_log
+import stored_jobs
 import unchecked
-from api import Api, refusal
+from api import Api
 from gonogo_service.devices import api as device_api
 from gonogo_service.devices import changes, heartbeats, outcomes, workers
 from gonogo_service.devices import store as devices
@@ -23,23 +24,10 @@ from gonogo_service.kit.database.engine import make_engine, reading, session
 from gonogo_service.kit.database.states import DeviceHealth
 from gonogo_service.kit.outbox import outbox
 from job_flow import new_job, row
+from records import pick
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
-FACTS: dict[str, Any] = {
-    "device": "lab-1/wormhole:0",
-    "host": "lab-1",
-    "name": "wormhole:0",
-    "arch": "wormhole",
-    "board": "n150",
-    "queue": "ttnn.wormhole.n150",
-    "serial": "0100018611902010",
-    "pci": "0000:01:00.0",
-    "firmware": {"fw_bundle_version": "18.3.0.0"},
-    "driver": "TT-KMD 2.0.0",
-    "source": "tt-smi",
-    "health": "good",
-    "reason": None,
-}
+FACTS = stored_jobs.facts_of("lab-1", "wormhole:0", health="good", reason=None)
 
 
 @pytest.fixture
@@ -50,7 +38,7 @@ def engine(migrated_sqlite_url: str) -> Iterator[Engine]:
 
 
 def announce(engine: Engine, now: datetime = NOW, **changes: Any) -> dict[str, Any]:
-    """Store a heartbeat of the device's worker; return the device."""
+    """Store a heartbeat of the device's worker; return the device with its history."""
     facts = {**FACTS, **changes}
     with session(engine) as current:
         heartbeats.heard(current, facts, worker="worker-1", attempt=None, now=now)
@@ -60,7 +48,6 @@ def announce(engine: Engine, now: datetime = NOW, **changes: Any) -> dict[str, A
 
 
 def look(engine: Engine, now: datetime = NOW) -> dict[str, Any]:
-    """Return the only device with its history."""
     with reading(engine) as current:
         (listed,) = devices.list_(current, now=now)
         return device_api.shown(current, listed.id, now=now).model_dump(mode="json")
@@ -71,7 +58,6 @@ def orders(current: Session) -> dict[str, Any]:
 
 
 def drain(current: Session, host: str, drained: bool) -> list[str] | None:
-    """Drain a host, or undrain it; return the changed devices."""
     return changes.drain_all(current, DeviceRow.host == host, drained, actor="me", reason="moving")
 
 
@@ -80,9 +66,7 @@ def patch(engine: Engine, device: str, health: str) -> None:
         changes.patch(current, device, {"health": health, "reason": "looked at"}, actor="me")
 
 
-def report(
-    engine: Engine, health: str, reason: str = "the canary said so", **evidence: Any
-) -> bool:
+def report(engine: Engine, health: str, reason: str = "its canary", **evidence: Any) -> bool:
     """Store a worker's report; return whether the device's health changed."""
     body = {"device": FACTS["device"], "health": health, "reason": reason, "worker": "worker-1"}
     with session(engine) as current:
@@ -91,13 +75,13 @@ def report(
 
 def test_a_device_is_known_by_its_heartbeats(engine: Engine) -> None:
     device = announce(engine)
-    for name in ("device", "serial", "pci", "firmware", "driver", "board"):
-        assert device[name] == FACTS[name]
-    assert (device["state"], device["health"], device["drained"]) == ("idle", "good", False)
+    names = ("device", "serial", "pci", "firmware", "driver", "board")
+    assert pick(device, *names) == pick(FACTS, *names)
+    assert pick(device, "state", "health", "drained") == ("idle", "good", False)
     assert look(engine, NOW + timedelta(minutes=5))["state"] == "offline"
     other = {"firmware": {"fw_bundle_version": "19.0.0.0"}, "queue": "gtest.wormhole.n150"}
     flashed = announce(engine, **other)
-    assert (flashed["firmware"], flashed["queues"]) == (other["firmware"], [other["queue"]])
+    assert pick(flashed, "firmware", "queues") == (other["firmware"], [other["queue"]])
     assert [entry["what"] for entry in flashed["history"]] == ["firmware", "health"]
 
 
@@ -107,23 +91,17 @@ def test_every_change_of_health_has_a_row_an_audit_and_a_letter(engine: Engine) 
     assert not report(engine, "bad", "again")
     assert report(engine, "good", "well again", canary="ttnn", digests={"dx": "ab"})
     recovered = look(engine)
-    assert [(change["before"], change["after"]) for change in recovered["history"]] == [
-        ("bad", "good"),
-        ("bad", "bad"),
-        ("good", "bad"),
-        (None, "good"),
-    ]
+    changed = [pick(change, "before", "after") for change in recovered["history"]]
+    assert changed == [("bad", "good"), ("bad", "bad"), ("good", "bad"), (None, "good")]
     assert recovered["history"][2]["evidence"]["steps"] == [{"rung": "re-open"}]
-    canary = {name: recovered["canary"][name] for name in ("build", "arch", "outputs")}
-    assert canary == {"build": "ttnn", "arch": "wormhole", "outputs": {"dx": "ab"}}
+    canary = pick(recovered["canary"], "build", "arch", "outputs")
+    assert canary == ("ttnn", "wormhole", {"dx": "ab"})
     assert recovered["health_at"] == "2026-01-31T12:00:00Z"
     with reading(engine) as current:
         entries = audit_log.entries(current, subject=device["id"])
         messages = outbox.due(current, topics=["device.health_changed"], now=NOW)
-    assert [(entry.actor, entry.detail["after"]) for entry in entries] == [
-        ("worker:worker-1", "good"),
-        ("worker:worker-1", "bad"),
-    ]
+    assert [entry.detail["after"] for entry in entries] == ["good", "bad"]
+    assert {entry.actor for entry in entries} == {"worker:worker-1"}
     assert [message.payload["after"] for message in messages] == ["bad", "good"]
 
 
@@ -170,10 +148,8 @@ def test_going_offline_and_coming_back_are_noted_once(engine: Engine) -> None:
         assert heartbeats.went_offline(current, now=later) == 1
         assert heartbeats.went_offline(current, now=later) == 0
     announce(engine, later)
-    assert [(change["what"], change["after"]) for change in look(engine, later)["history"][:2]] == [
-        ("state", "online"),
-        ("state", "offline"),
-    ]
+    noted = [pick(change, "what", "after") for change in look(engine, later)["history"][:2]]
+    assert noted == [("state", "online"), ("state", "offline")]
 
 
 def test_a_suspicion_is_not_lifted_by_one_canary(engine: Engine) -> None:
@@ -200,10 +176,8 @@ def test_outcomes_are_counted_by_device_build_and_test(engine: Engine) -> None:
         unchecked.store(current, attempt, {"batch": 0, "rows": rows}, now=NOW)
         since = datetime.now(UTC) - timedelta(hours=1)
         counted = outcomes.by_device(current, since=since)
-    assert {(runs.device, runs.build, runs.runs, runs.failures) for runs in counted} == {
-        ("a", "tt-train-2025", 3, 0),
-        ("b", "tt-train-2025", 6, 1),
-    }
+    runs = {(one.device, one.build): (one.runs, one.failures) for one in counted}
+    assert runs == {("a", "tt-train-2025"): (3, 0), ("b", "tt-train-2025"): (6, 1)}
 
 
 @pytest.fixture
@@ -216,12 +190,11 @@ def known(api: Api) -> Api:
 
 def test_the_api_lists_shows_and_changes_devices(known: Api) -> None:
     (device,) = known.get("/devices")["items"]
-    shown = (device["device"], device["state"], device["health"])
-    assert shown == ("lab-1/wormhole:0", "idle", "good")
+    shown = ("lab-1/wormhole:0", "idle", "good")
+    assert pick(device, "device", "state", "health") == shown
     path = f"/api/v1/devices/{device['id']}"
     changed = known.client.patch(path, json={"health": "maintenance", "reason": "a new fan"})
-    assert changed.status_code == 200, changed.text
-    assert (changed.json()["health"], changed.json()["reason"]) == ("maintenance", "a new fan")
+    assert pick(changed.json(), "health", "reason") == ("maintenance", "a new fan")
     assert known.get(f"/devices/{device['id']}")["history"][0]["after"] == "maintenance"
     assert known.get("/audit")["items"][0]["action"] == "device.health_changed"
     for verb, drained in (("drain", True), ("undrain", False)):
@@ -231,10 +204,7 @@ def test_the_api_lists_shows_and_changes_devices(known: Api) -> None:
 
 
 def test_a_single_worker_is_drained_by_its_name_with_slashes(known: Api) -> None:
-    name, other = (
-        "lab-1/wormhole:1/77",
-        {**FACTS, "device": "lab-1/wormhole:1", "name": "wormhole:1"},
-    )
+    name, other = "lab-1/wormhole:1/77", stored_jobs.facts_of("lab-1", "wormhole:1")
     with known.context.session() as current:
         heartbeats.heard(current, other, worker=name, attempt=None, now=datetime.now(UTC))
     why = {"reason": "a new fan"}
@@ -245,17 +215,3 @@ def test_a_single_worker_is_drained_by_its_name_with_slashes(known: Api) -> None
     assert back.json() == {"worker": name, "changed": [changed]}
     for place in ("workers/nobody", "hosts/nowhere"):
         assert known.client.post(f"/api/v1/{place}:drain", json=why).status_code == 404
-
-
-def test_what_can_t_be_changed_is_named(known: Api) -> None:
-    (device,) = known.get("/devices")["items"]
-    wrong: list[tuple[dict[str, Any], str]] = [
-        ({"reason": "x"}, "body"),
-        ({"health": "bad", "reason": "x"}, "health"),
-        ({"health": "good"}, "reason"),
-        ({"drained": True, "test": True, "reason": " "}, "reason"),
-        ({"reason": "x", "color": 1}, "color"),
-    ]
-    for body, field in wrong:
-        answer = known.client.patch(f"/api/v1/devices/{device['id']}", json=body)
-        assert refusal(answer) == (422, field)

