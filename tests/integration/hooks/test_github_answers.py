@@ -1,11 +1,15 @@
-"""GitHub learns once that a run started and once that it ended, whatever breaks in between."""
+"""From a delivery to GitHub's answer: GitHub learns once that a run started and once that it ended,
+whatever breaks in between."""
 
 from __future__ import annotations
 
-import threading
+import json
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -13,362 +17,458 @@ import time_machine
 from pydantic import SecretStr
 from sqlalchemy.orm import Session
 
-from api import SECRET, Api, in_process
-from github import APP, REPOSITORY, TOKEN, GitHubServer, Scripted
-from gonogo_service.background.deliver import Deliver, events
-from gonogo_service.ci import answers, commit_checks, report
-from gonogo_service.ci.answering import Answerer
-from gonogo_service.ci.github import client_of
-from gonogo_service.ci.model import AnswerRow, CommitCheckRow, IncomingDeliveryRow
+from api import JOB, SECRET, Api
+from github import APP, TOKEN, GitHubServer, Scripted
+from gonogo_service.background.deliver import Deliver, make_deliver
+from gonogo_service.ci import incoming, report
+from gonogo_service.ci.answering import POLL_GAUGES
+from gonogo_service.ci.model import CommitCheckRow
 from gonogo_service.kit.background_context import open_background_context
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
-from gonogo_service.kit.database.states import IncomingState
-from gonogo_service.kit.outbox.model import OutboxRow
+from gonogo_service.kit.database.states import HookSource
 from gonogo_service.suites import runs
-from hook_service import copied, emptied
+from hook_payloads import BEFORE, HEAD, NEXT, check_run, check_suite, deliver, pull_request, push
+from hook_service import came, commit_checks, copied, emptied, store_rule
 from patience import WAIT_S
-from suite_runs import SUITE, conclude, finish
+from suite_runs import SUITE, conclude, end_all, finish
 
-PUBLIC_URL = "https://gonogo.example"
-HEAD, NEXT, BASE = "a" * 40, "c" * 40, "b" * 40
+TIP, UNKNOWN = "d4" * 20, "e5" * 20
+BY_TOKEN: dict[str, Any] = {"github_token": SecretStr(TOKEN)}
+LATER = "2026-02-01T12:00:00Z"
+
+
+@dataclass
+class Circle:
+    """A service, a GitHub server, and the background's loop between them."""
+
+    api: Api
+    github: GitHubServer
+    loop: Deliver
+
+    def deliver(self, event: str, payload: dict[str, Any]) -> None:
+        assert deliver(self.api.client, event, payload).status_code == 202
+
+    def go(self) -> None:
+        """Process deliveries and send answers, also for the lookups at GitHub."""
+        for _ in range(4):
+            self.loop.run_once()
+            self.loop.join(WAIT_S)
+
+    def end(self, *wrong: str) -> None:
+        """End every run, then `go`; the jobs of the builds `wrong` are hollow."""
+        with self.api.context.session() as session:
+            end_all(session, *wrong)
+        self.go()
+
+    def end_run(self, run: str, *, wrong: bool = False) -> None:
+        """End one run, then `go`."""
+        with self.api.context.session() as session:
+            ended = runs.get(session, run)
+            for member in ended[1] if ended is not None else ():
+                finish(session, member.id, wrong=wrong)
+            conclude(session)
+        self.go()
+
+    def answers(self) -> dict[str, dict[str, Any]]:
+        """Return the answers by their commit checks."""
+        items = self.api.get("/github/answers")["items"]
+        return {answer["commit_check"]: answer for answer in items}
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[GitHubServer]:
-    github_server = GitHubServer()
-    yield github_server
-    github_server.close()
-
-
-@pytest.fixture
-def server(running: GitHubServer) -> GitHubServer:
-    running.clear()
-    running.commits, running.pull_requests = {HEAD, NEXT, BASE}, {7}
-    return running
+def server() -> Iterator[GitHubServer]:
+    with closing(GitHubServer()) as github_server:
+        yield github_server
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> Iterator[Api]:
-    with copied(sqlite_template, tmp_path_factory.mktemp("answers"), url=PUBLIC_URL) as service:
+    folder = tmp_path_factory.mktemp("answers")
+    with copied(sqlite_template, folder, url="https://gonogo.example") as service:
         yield service
 
 
-@pytest.fixture
-def api(request: pytest.FixtureRequest) -> Iterator[Api]:
-    """A service on SQLite, unless the test names PostgreSQL."""
-    if getattr(request, "param", "sqlite") == "sqlite":
-        yield emptied(request.getfixturevalue("shared"))
-        return
-    with in_process(request.getfixturevalue("migrated_postgres_url"), url=PUBLIC_URL) as service:
-        yield service
+@contextmanager
+def circle_of(api: Api, server: GitHubServer, **who: Any) -> Iterator[Circle]:
+    server.clear()
+    server.commits, server.pull_requests = {HEAD, NEXT, BEFORE, TIP}, {7}
+    keys = {"broker_url": "redis://127.0.0.1:1/0", "secret_key": SecretStr(SECRET)}
+    settings = api.settings.model_copy(update={**keys, "github_url": server.url, **who})
+    core = open_background_context(settings, Event())
+    with closing(core), closing(make_deliver(core)) as loop:
+        yield Circle(emptied(api), server, loop)
 
 
 @pytest.fixture
-def answerer(api: Api, server: GitHubServer) -> Iterator[Deliver]:
-    yield from answering_for(
-        api,
-        server,
-        github_token=SecretStr(TOKEN),
-        github_app_id=APP,
-        github_app_key=SecretStr(server.pem),
-    )
+def circle(shared: Api, server: GitHubServer) -> Iterator[Circle]:
+    with circle_of(shared, server, **BY_TOKEN) as token_circle:
+        yield token_circle
 
 
-def answering_for(api: Api, server: GitHubServer, **who: Any) -> Iterator[Deliver]:
-    keys = {
-        "broker_url": "redis://127.0.0.1:1/0",
-        "secret_key": SecretStr(SECRET),
-    }
-    core = open_background_context(
-        api.settings.model_copy(update={**keys, "github_url": server.url, **who}), threading.Event()
-    )
-    client = client_of(core.settings)
-    assert client is not None
-    by_topic = {"run.finished": lambda session, about: answers.run_ended(session, about["run"])}
-    handlers = {OutboxRow: events(core, by_topic), AnswerRow: Answerer(core, client).handle}
-    yield Deliver(core, handlers, [client])
-    client.close()
-    core.close()
+@pytest.fixture
+def app(shared: Api, server: GitHubServer) -> Iterator[Circle]:
+    key = SecretStr(server.pem)
+    with circle_of(shared, server, **BY_TOKEN, github_app_id=APP, github_app_key=key) as app_circle:
+        yield app_circle
 
 
-def start(api: Api, build: str) -> str:
-    answer = api.client.post("/api/v1/runs", json={"suite": SUITE, "builds": [build]})
-    assert answer.status_code == 202, answer.text
-    return str(answer.json()["id"])
-
-
-def commit_check(
-    session: Session, run: str | None, base_run: str | None, sha: str = HEAD, **changes: Any
-) -> str:
-    """Store the commit check that a delivery about a pull request leaves; return its id."""
-    now = utcnow()
-    delivery = IncomingDeliveryRow(
-        id=new_id(),
-        key=new_id(),
-        topic="pull_request",
-        payload={},
-        source="github",
-        delivery=new_id(),
-        repository=REPOSITORY,
-        body=None,
-        size=1,
-        state=IncomingState.started.value,
-        reason=None,
-        outcome=[],
-        tries=1,
-        due_at=None,
-        created_at=now,
-        ended_at=now,
-    )
-    session.add(delivery)
-    session.flush()
-    values: dict[str, Any] = {
-        "delivery": delivery.id,
-        "source": "github",
-        "event": "pull_request",
-        "rule": "kernels",
-        "suite": "nightly",
-        "repository": REPOSITORY,
-        "installation": None,
-        "branch": "main",
-        "pull_request": 7,
-        "fork": False,
-        "head_sha": sha,
-        "base_sha": BASE,
-        "head_build": None,
-        "base_build": None,
-        "run": run,
-        "base_run": base_run,
-        "error": None,
-        "occurred_at": now,
-    }
-    check = commit_checks.add(session, {**values, **changes})
-    if check.source == "github":
-        answers.add(session, check.id)
-    return check.id
-
-
-def end(api: Api, run: str, *, wrong: bool = False) -> None:
-    """End every job of a run."""
-    with api.context.session() as session:
-        run_and_jobs = runs.get(session, run)
-        assert run_and_jobs is not None
-        for member in run_and_jobs[1]:
-            finish(session, member.id, wrong=wrong)
-        conclude(session)
-
-
-def tell(answerer: Deliver) -> None:
-    """Send every answer that is due now, also because a run has ended."""
-    for _ in range(2):
-        answerer.run_once()
-        answerer.join(WAIT_S)
-
-
-def state(api: Api, commit_check_id: str) -> AnswerRow:
-    with api.context.reading() as session:
-        answer = answers.get(session, commit_check_id)
-    assert answer is not None
-    return answer
-
-
-@pytest.mark.parametrize("api", ["sqlite", "postgres"], indirect=True)
 def test_a_pull_request_gets_a_status_a_check_and_one_comment_that_names_the_new_hollow_pass(
-    api: Api, server: GitHubServer, answerer: Deliver
+    app: Circle,
 ) -> None:
-    context = "gonogo/kernels/nightly (pull_request)"
-    head, base = start(api, "tt-train-2025"), start(api, "correct")
-    with api.context.session() as session:
-        first = commit_check(session, head, base)
-    tell(answerer)
-    assert server.status_of(HEAD) == {context: "pending"}
-    assert [(check["status"], check["external_id"]) for check in server.checks] == [
-        ("in_progress", first)
-    ]
-    end(api, head, wrong=True)
-    request_count = len(server.requests)
-    tell(answerer)  # the base hasn't ended yet
-    assert len(server.requests) == request_count
-    end(api, base)
-    tell(answerer)
-    assert server.status_of(HEAD) == {context: "failure"}
-    assert server.statuses[-1]["description"].startswith("3 new hollow pass")
-    assert server.statuses[-1]["target_url"].startswith("https://gonogo.example/compare?")
-    (check,) = server.checks
-    assert (check["status"], check["conclusion"], len(check["annotations"])) == (
-        "completed",
-        "failure",
-        3,
-    )
-    (comment,) = server.comments
-    assert "**New hollow pass** (3)" in comment["body"]
+    context, github = "gonogo/kernels/nightly (pull_request)", app.github
+    store_rule(app.api, suites=[SUITE])
+    app.deliver("pull_request", pull_request())
+    app.go()
+    (first,) = commit_checks(app.api)
+    assert github.status_of(HEAD) == {context: "pending"}
+    (check,) = github.checks
+    assert (check["status"], check["external_id"]) == ("in_progress", first["id"])
+    requests = len(github.requests)
+    app.end_run(first["run"], wrong=True)
+    assert len(github.requests) == requests  # the base hasn't ended yet
+    app.end_run(first["base_run"])
+    assert github.status_of(HEAD) == {context: "failure"}
+    assert github.statuses[-1]["description"].startswith("3 new hollow pass")
+    assert github.statuses[-1]["target_url"].startswith("https://gonogo.example/compare?")
+    assert (check["status"], check["conclusion"]) == ("completed", "failure")
+    assert len(check["annotations"]) == 3
+    (comment,) = github.comments
+    command = "gonogo check --kernel layernorm_bw --shape 32,64 --build tt-train-2025"
+    for phrase in ("**New hollow pass** (3)", command, "](https://gonogo.example/jobs/"):
+        assert phrase in comment["body"]
     assert "s1 is subtracted twice" not in comment["body"]  # these jobs have no diagnosis
-    assert (
-        "gonogo check --kernel layernorm_bw --shape 32,64 --build tt-train-2025" in comment["body"]
-    )
-    assert "](https://gonogo.example/jobs/" in comment["body"]
-    assert state(api, first).state == "told"
-    request_count = len(server.requests)
-    tell(answerer)
-    assert len(server.requests) == request_count
+    assert app.answers()[first["id"]]["state"] == "told"
+    requests = len(github.requests)
+    app.go()
+    assert len(github.requests) == requests
 
-    better = start(api, "correct")  # the next commit is right: the comment is written anew
-    with api.context.session() as session:
-        second = commit_check(session, better, base, NEXT)
-        again = answers.again(session, first)
-    assert again is not None
-    end(api, better)
-    tell(answerer)
-    assert server.status_of(NEXT) == {context: "success"}
-    assert len(server.comments) == 1
+    # the next commit is right: the comment is written anew
+    store_rule(app.api, suites=[SUITE], builds={"head": "correct", "base": "correct"})
+    app.deliver("pull_request", pull_request("synchronize", head=NEXT, at=LATER))
+    app.go()
+    path = f"/api/v1/github/answers/{first['id']}:again"
+    assert app.api.client.post(path, json={}).status_code == 202
+    app.end()
+    assert github.status_of(NEXT) == {context: "success"}
+    assert github.comments == [comment]
     assert comment["body"].startswith(report.MARKER)
     assert "nothing new" in comment["body"]
     assert NEXT[:12] in comment["body"]
     # the first commit's answer was sent again, but its words didn't come back
-    assert "HOLLOW" not in comment["body"]
-    assert (state(api, second).state, state(api, first).state) == ("told", "told")
+    assert "hollow" not in comment["body"].lower()
+    assert {answer["state"] for answer in app.answers().values()} == {"told"}
 
 
-def test_an_answer_that_is_lost_on_its_way_makes_nothing_twice(
-    api: Api, server: GitHubServer, answerer: Deliver
-) -> None:
-    head, base = start(api, "tt-train-2025"), start(api, "correct")
-    end(api, head, wrong=True)
-    end(api, base)
-    server.most = 1
+def test_an_answer_that_is_lost_on_its_way_makes_nothing_twice(app: Circle) -> None:
+    github = app.github
+    github.most, github.lossy = 1, True
     for number in range(3):
-        server.comment(7, f"comment {number}")
-    with api.context.session() as session:
-        check_id = commit_check(session, head, base)
-    server.lossy = True
+        github.comment(7, f"comment {number}")
+    store_rule(app.api)
+    app.deliver("pull_request", pull_request())
     with time_machine.travel(utcnow(), tick=False) as clock:
-        for _ in range(8):
-            tell(answerer)
-            if state(api, check_id).state == "told":
-                break
-            clock.shift(timedelta(hours=13))
-    assert state(api, check_id).state == "told"
-    changes = [
-        (request.method, request.path.rpartition("/")[2])
-        for request in server.requests
-        if request.method != "GET"
-    ]
-    assert changes.count(("POST", HEAD)) == 2  # the second replaces the first
-    assert changes.count(("POST", "check-runs")) == changes.count(("POST", "comments")) == 1
-    assert len(server.checks) == 1
-    assert len(server.checks[0]["annotations"]) == 3
-    assert [comment["body"].startswith(report.MARKER) for comment in server.comments] == [
-        False
-    ] * 3 + [True]
-    assert set(server.status_of(HEAD).values()) == {"failure"}
+        for ended in (False, True):
+            if ended:
+                app.end("tt-train-2025")
+            for _ in range(8):
+                clock.shift(timedelta(hours=13))
+                app.go()
+    (answer,) = app.answers().values()
+    assert answer["state"] == "told"
+    posts = [path.rpartition("/")[2] for path in github.paths("POST")]
+    assert posts.count(HEAD) == 3  # pending twice: the second replaces the first
+    assert posts.count("check-runs") == posts.count("comments") == 1
+    assert [len(check["annotations"]) for check in github.checks] == [1]
+    bodies = [comment["body"].startswith(report.MARKER) for comment in github.comments]
+    assert bodies == [False, False, False, True]
+    assert set(github.status_of(HEAD).values()) == {"failure"}
 
 
-def test_a_limit_is_no_failure_and_what_github_refuses_is_given_up_at_last(
-    api: Api, server: GitHubServer, answerer: Deliver
-) -> None:
-    with api.context.session() as session:
-        first = commit_check(session, None, None, error="no build is registered for this commit")
-        unknown = commit_check(session, None, None, "d" * 40, pull_request=None)
+def test_a_limit_is_no_failure_and_what_github_refuses_is_given_up_at_last(app: Circle) -> None:
+    api, github = app.api, app.github
+    store_rule(api, builds={"head": "nobody-{short}"}, pull_requests=False)
+    app.deliver("pull_request", pull_request())
+    app.deliver("push", push(after=UNKNOWN))
+    github.installed = False
+    github.script = [Scripted(404), Scripted(403, {"retry-after": "120"})]
     with time_machine.travel(utcnow(), tick=False) as clock:
-        server.installed = False
-        server.script = [Scripted(404), Scripted(403, {"retry-after": "120"})]
-        tell(answerer)
-        assert server.statuses == []
-        assert (state(api, first).tries, state(api, unknown).tries) == (0, 0)
+        app.go()
         clock.shift(timedelta(seconds=119))
-        tell(answerer)
-        assert server.statuses == []
+        app.go()
+        _, unknown = (check["id"] for check in commit_checks(api))
+        assert github.statuses == []
+        assert {answer["tries"] for answer in app.answers().values()} == {0}
         clock.shift(timedelta(seconds=2))
-        tell(answerer)
-        assert [(status["state"], status["description"]) for status in server.statuses] == [
-            ("error", "could not be started: no build is registered for this commit")
-        ]
-        assert len(server.comments) == 1
-        run = start(api, "correct")  # the delivery was tried again, and now it can be started
-        with api.context.session() as session:
-            first_check = commit_checks.get(session, first)
-            assert first_check is not None
-            first_check.run, first_check.error = run, None
-            answers.add(session, first)
-        tell(answerer)
-        assert server.statuses[-1]["state"] == "pending"
-        end(api, run)
-        tell(answerer)
-        assert server.statuses[-1]["state"] == "success"
+        app.go()
+        (status,) = github.statuses
+        assert status["state"] == "error"
+        assert status["description"].startswith("could not be started: ")
+        assert len(github.comments) == 1
+        store_rule(api)  # the delivery is tried again, and now it can be started
+        path = f"/api/v1/hooks/deliveries/{came(api)[0]['id']}:replay"
+        assert api.client.post(path).status_code == 202
+        app.go()
+        assert github.statuses[-1]["state"] == "pending"
+        app.end()
+        assert github.statuses[-1]["state"] == "success"
         for _ in range(10):
             clock.shift(timedelta(hours=13))
-            tell(answerer)
-    listed = {
-        failed_answer["commit_check"]: failed_answer
-        for failed_answer in api.get("/github/answers?state=failed")["items"]
-    }
-    assert list(listed) == [unknown]
-    page = api.client.get("/answers?state=failed").text
-    again = f"/api/v1/github/answers/{unknown}:again"
+            app.go()
+    (gone,) = api.get("/github/answers?state=failed")["items"]
+    assert (gone["commit_check"], gone["tries"], gone["due_at"]) == (unknown, 9, None)
+    assert "No commit found" in gone["error"]
+    page, again = api.client.get("/answers?state=failed").text, f"/github/answers/{unknown}:again"
     assert "No commit found" in page
-    assert f'data-post="{again}"' in page
-    gone = state(api, unknown)
-    answer = api.client.post(again, json={})
-    assert (answer.status_code, answer.json()["state"], answer.json()["accepted_parts"]) == (
-        202,
-        "waiting",
-        [],
-    )
+    assert f'data-post="/api/v1{again}"' in page
+    answer = api.client.post(f"/api/v1{again}", json={})
+    assert (answer.status_code, answer.json()["state"]) == (202, "waiting")
+    assert answer.json()["accepted_parts"] == []
     assert api.get("/audit?action=answer.again")["items"][0]["subject"] == unknown
     assert api.client.post(f"/api/v1/github/answers/{new_id()}:again").status_code == 404
-    assert (gone.state, gone.due_at, gone.tries) == ("failed", None, 9)
-    assert gone.error is not None
-    assert "No commit found" in gone.error
 
 
 def test_a_report_that_can_t_be_written_stalls_no_other(
-    api: Api, server: GitHubServer, answerer: Deliver, monkeypatch: pytest.MonkeyPatch
+    circle: Circle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with api.context.session() as session:
-        bad = commit_check(session, None, None, error="no build is registered for this commit")
-        good = commit_check(session, None, None, error="no build", pull_request=None)
     real_read = report.read
 
     def read_or_fail(session: Session, check: CommitCheckRow, url: str | None) -> Any:
-        if check.id == bad:
+        if check.pull_request:
             raise KeyError("a bug")
         return real_read(session, check, url)
 
     monkeypatch.setattr(report, "read", read_or_fail)
-    tell(answerer)
-    assert (state(api, good).state, state(api, good).tries) == ("told", 0)
-    assert (state(api, bad).state, state(api, bad).tries) == ("waiting", 1)
-    assert state(api, bad).error == "KeyError: 'a bug'"
+    store_rule(circle.api, builds={"head": "nobody-{short}"}, pull_requests=False)
+    circle.deliver("pull_request", pull_request())
+    circle.deliver("push", push())
+    circle.go()
+    bad, good = (circle.answers()[check["id"]] for check in commit_checks(circle.api))
+    assert (good["state"], good["tries"]) == ("told", 0)
+    assert (bad["state"], bad["tries"], bad["error"]) == ("waiting", 1, "KeyError: 'a bug'")
 
 
 def test_a_token_alone_makes_no_checks_and_of_two_that_ask_the_same_the_later_counts(
-    api: Api, server: GitHubServer
+    circle: Circle,
 ) -> None:
-    head, base = start(api, "correct"), start(api, "correct")
-    with api.context.session() as session:
-        first = commit_check(session, head, base)
-        other = commit_check(session, head, base, event="push", pull_request=None)
-        foreign = commit_check(session, head, base, source="ci")
-    for answerer in answering_for(api, server, github_token=SecretStr(TOKEN)):
-        tell(answerer)
-        with api.context.session() as session:
-            second = commit_check(session, head, base)
-        end(api, head)
-        end(api, base)
-        tell(answerer)
-    assert [state(api, check_id).state for check_id in (first, second, other)] == [
-        "superseded",
-        "told",
-        "told",
-    ]
-    with api.context.reading() as session:
-        assert answers.get(session, foreign) is None
-    statuses = {
-        "gonogo/kernels/nightly (pull_request)": "success",
-        "gonogo/kernels/nightly (push)": "success",
+    api, github = circle.api, circle.github
+    store_rule(api, builds={"head": "correct", "base": "correct"}, pull_requests=False)
+    circle.deliver("pull_request", pull_request())
+    circle.deliver("push", push())
+    data = {"repository": "lab/kernels", "sha": HEAD, "branch": "main"}
+    with api.context.session() as session:  # a CI of another kind has its own pages
+        body = json.dumps({"type": "commit", "data": data}).encode()
+        incoming.store(session, HookSource.ci, "delivery", "commit", body)
+    circle.go()
+    circle.deliver("pull_request", pull_request("reopened", at=LATER))
+    circle.go()
+    circle.end()
+    states = [circle.answers().get(check["id"], {}).get("state") for check in commit_checks(api)]
+    assert states == ["superseded", "told", None, "told"]
+    contexts = [f"gonogo/kernels/nightly ({event})" for event in ("pull_request", "push")]
+    assert github.status_of(HEAD) == dict.fromkeys(contexts, "success")
+    assert github.checks == []
+    assert github.comments == []  # everything passes, and there was no comment before
+    assert {request.headers["authorization"] for request in github.requests} == {f"Bearer {TOKEN}"}
+
+
+def test_a_push_is_answered_at_the_open_pull_requests_of_its_commit_and_against_their_base(
+    circle: Circle,
+) -> None:
+    api, github = circle.api, circle.github
+    store_rule(api, events=["push"])
+    github.open(3, HEAD, TIP, state="closed")
+    github.open(4, NEXT, TIP)  # contains the commit, but its head has moved on
+    github.open(5, HEAD, TIP, fork=True)
+    github.open(6, HEAD, TIP, to="lab/other")
+    github.open(7, HEAD, TIP)
+    github.most = 2
+    circle.deliver("push", push())
+    circle.go()
+    pushed, asked = commit_checks(api)
+    assert (pushed["pull_request"], pushed["base_sha"]) == (None, BEFORE)
+    found = {"pull_request": 7, "base_sha": TIP, "source": "github", "event": "pull_request"}
+    assert found.items() <= asked.items()
+    assert asked["run"] == pushed["run"]  # a run of the same commit is not repeated
+    assert asked["base_run"] not in {None, pushed["base_run"]}
+    lookups = {
+        delivery["delivery"].partition("@")[0]: (delivery["state"], delivery["reason"])
+        for delivery in came(api)
+        if delivery["source"] == "asked"
     }
-    assert server.status_of(HEAD) == statuses
-    assert server.checks == []
-    assert server.comments == []  # everything passes, and there was no comment before
-    assert all(request.headers["authorization"] == f"Bearer {TOKEN}" for request in server.requests)
+    assert lookups.keys() == {"lab/kernels#7", "lab/kernels#5"}
+    assert lookups["lab/kernels#7"][0] == "started"
+    assert lookups["lab/kernels#5"][0] == "ignored"
+    assert "fork" in lookups["lab/kernels#5"][1]
+    circle.end("tt-train-2025")
+    (comment,) = github.comments
+    assert comment["pull_request"] == 7
+    for phrase in (report.MARKER, "**New hollow pass** (1)", f"against `{TIP[:12]}`"):
+        assert phrase in comment["body"]
+    contexts = [f"gonogo/kernels/nightly ({event})" for event in ("push", "pull_request")]
+    assert github.status_of(HEAD) == dict.fromkeys(contexts, "failure")
+    # pull request 4 has had this head from the start, 7 moves to it
+    circle.deliver("push", push(before=HEAD, after=NEXT))
+    github.pulls[-1]["head"]["sha"] = NEXT
+    circle.go()
+    circle.end()
+    assert github.comments == [comment]  # everything passes, so 4 gets no comment
+    assert "nothing new" in comment["body"]
+    assert NEXT[:12] in comment["body"]
+
+
+def test_a_pull_request_that_is_opened_after_the_push_was_tested_is_found(circle: Circle) -> None:
+    api, github = circle.api, circle.github
+
+    def asks() -> int:
+        return sum(path.endswith("/pulls") for path in github.paths("GET"))
+
+    with time_machine.travel(utcnow(), tick=False) as clock:
+        store_rule(api, events=["push", "pull_request"])
+        circle.deliver("push", push())
+        circle.go()
+        assert asks() == 0  # GitHub may send the event of the pull request itself
+        circle.end("tt-train-2025")
+        github.open(7, HEAD, BEFORE)
+        for seconds, comments in ((59, 0), (2, 1)):
+            clock.shift(timedelta(seconds=seconds))
+            circle.go()
+            assert len(github.comments) == comments
+        assert len(commit_checks(api)) == 2
+        # GitHub sends that event late: the comment stays the same, and nothing runs
+        circle.deliver("pull_request", pull_request(at=LATER))
+        circle.go()
+        clock.shift(timedelta(minutes=3))
+        circle.go()
+        assert (len(github.comments), api.rows()["runs"]) == (1, 2)
+        before = asks()
+        store_rule(api, events=["push"], pull_requests=False)
+        circle.deliver("push", push(before=HEAD, after=NEXT))
+        circle.go()
+        circle.end()
+        assert asks() == before
+
+
+def test_a_token_that_may_not_read_pull_requests_still_sets_its_status(circle: Circle) -> None:
+    store_rule(circle.api, events=["push"])
+    circle.deliver("push", push())
+    circle.go()
+    circle.github.forbidden = "/pulls"
+    circle.end()
+    assert circle.github.status_of(HEAD) == {"gonogo/kernels/nightly (push)": "success"}
+    assert [answer["state"] for answer in circle.answers().values()] == ["told"]
+
+
+SAME = ("rule", "suite", "event", "pull_request", "base_run", "head_build", "base_build")
+
+
+def test_a_check_that_is_asked_for_again_runs_its_head_once_more_and_a_second_press_nothing(
+    app: Circle,
+) -> None:
+    api, github = app.api, app.github
+    store_rule(api, events=["pull_request"])
+    app.deliver("pull_request", pull_request())
+    app.go()
+    app.end("tt-train-2025")
+    (check,) = github.checks
+    assert check["actions"][0]["identifier"] == "gonogo-both"
+    for hour in (12, 13):  # pressed twice
+        app.deliver("check_run", check_run(check, hour=hour))
+        app.go()
+    first, second = commit_checks(api)
+    for name in (*SAME, "occurred_at"):
+        assert second[name] == first[name]
+    assert second["run"] != first["run"]
+    assert came(api)[-1]["reason"] == f"kernels: it is already running: run {second['run']}"
+    assert [check["status"] for check in github.checks] == ["completed", "in_progress"]
+    app.end()
+    assert [check["conclusion"] for check in github.checks] == ["failure", "success"]
+    (comment,) = github.comments
+    assert "nothing new" in comment["body"]
+    # the same body under another delivery id is nothing new, and neither is a replay
+    app.deliver("check_run", check_run(check))
+    button = {"action": "requested_action", "button": "gonogo-both"}
+    app.deliver("check_run", check_run(github.checks[-1], **button))
+    app.go()
+    replayed, both = came(api)[-2:]
+    assert "came before" in replayed["reason"]
+    assert both["state"] == "started"
+    third = commit_checks(api)[-1]
+    assert third["run"] not in {first["run"], second["run"]}
+    assert third["base_run"] != first["base_run"]
+
+
+def test_a_suite_that_is_asked_for_again_runs_all_that_its_commit_had(app: Circle) -> None:
+    for rule in ("kernels", "other"):
+        store_rule(app.api, name=rule, events=["push"])
+    app.deliver("push", push())
+    app.go()
+    app.end()
+    app.api.client.delete("/api/v1/rules/other")
+    app.deliver("check_suite", check_suite("rerequested", app={"id": int(APP), "slug": "gonogo"}))
+    app.go()
+    (again,) = [delivery for delivery in came(app.api) if delivery["event"] == "check_suite"]
+    outcomes = [(one["rule"], one["started"], one["reason"]) for one in again["outcome"]]
+    gone = ("other", False, "the rule is no longer in use")
+    assert outcomes == [("kernels", True, None), gone]
+    assert [check["event"] for check in commit_checks(app.api)] == ["push", "push", "push"]
+
+
+OURS = {"id": 1, "head_sha": HEAD, "external_id": "x"}
+BUTTON = {"action": "requested_action", "button": "merge"}
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        (check_run(OURS, app=99), "'ours-not', which runs it again itself"),
+        (
+            check_suite("rerequested", app={"id": 99, "slug": "actions"}),
+            "'actions', which runs it again itself",
+        ),
+        (check_run(OURS), "not created here"),
+        (check_run(OURS, action="created"), "a check run that was created"),
+        (check_run(OURS, **BUTTON), "button 'merge'"),
+    ],
+)
+def test_what_is_not_our_check_is_politely_left_alone(
+    app: Circle, payload: dict[str, Any], reason: str
+) -> None:
+    store_rule(app.api, events=["push", "check_suite"])
+    app.deliver("check_run" if "check_run" in payload else "check_suite", payload)
+    app.go()
+    (ignored,) = came(app.api)
+    assert (ignored["state"], reason in ignored["reason"]) == ("ignored", True), ignored
+
+
+def test_two_pull_requests_of_one_commit_have_a_comment_each(app: Circle) -> None:
+    store_rule(app.api, events=["push"])
+    for number in (7, 8):
+        app.github.open(number, HEAD, TIP)
+    app.deliver("push", push())
+    app.go()
+    app.end("tt-train-2025")
+    assert sorted(comment["pull_request"] for comment in app.github.comments) == [7, 8]
+    assert {check["status"] for check in app.github.checks} == {"completed"}
+    assert {answer["state"] for answer in app.answers().values()} == {"told"}
+
+
+def test_a_check_that_another_pull_request_outshines_is_closed_once_while_gauges_run(
+    app: Circle,
+) -> None:
+    app.github.pull_requests = {7, 8}
+    gauges = [{"test": JOB["test"], "seeds": {"count": 1}}]
+    store_rule(app.api, events=["pull_request"], suites=[], gauges=gauges)
+    other = pull_request(at=LATER)
+    other["pull_request"]["number"] = 8
+    with time_machine.travel(utcnow(), tick=False) as clock:
+        for payload in (pull_request(), other):
+            app.deliver("pull_request", payload)
+            app.go()
+        for _ in range(3):
+            clock.shift(POLL_GAUGES)
+            app.go()
+    closed, _ = app.github.checks
+    assert [check["status"] for check in app.github.checks] == ["completed", "in_progress"]
+    changes = [path.rpartition("/")[2] for path in app.github.paths("PATCH")]
+    assert changes.count(str(closed["id"])) == 1
