@@ -14,38 +14,35 @@ from gonogo.spec.selections import Selection, check_executor, is_selection, samp
 from parsed_tests import parse_test
 
 KERNEL = {"kernel": "layernorm_bw", "shape": [2, 32]}
-
-
-def test_defaults_and_the_order_of_fields_do_not_change_the_key() -> None:
-    plain = Selection.parse({"selection": {"suite": "a", "filter": "b"}})
-    spelled = Selection.parse(
-        {"selection": {"stages": None, "shuffle": False, "filter": "b", "suite": "a"}}
-    )
-    assert plain == spelled
-    assert plain.key == spelled.key == plain.workload_key
-    assert plain.canonical() == {"selection": {"suite": "a", "filter": "b"}}
-
-
-names = st.text(
+NAMES = st.text(
     st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20
 ).filter(str.strip)
 
 
+def chosen(**selection: Any) -> dict[str, Any]:
+    return {"selection": selection}
+
+
+def test_defaults_and_the_order_of_fields_do_not_change_the_key() -> None:
+    plain = Selection.parse(chosen(suite="a", filter="b"))
+    spelled = Selection.parse(chosen(stages=None, shuffle=False, filter="b", suite="a"))
+    assert plain == spelled
+    assert plain.key == spelled.key == plain.workload_key
+    assert plain.canonical() == chosen(suite="a", filter="b")
+
+
 @given(
-    suite=names,
-    words=st.none() | names,
+    suite=NAMES,
+    words=st.none() | NAMES,
     shuffle=st.none() | st.booleans() | st.integers(0, 2**53 - 1),
-    stages=st.none() | st.lists(names, min_size=1, max_size=4, unique=True),
+    stages=st.none() | st.lists(NAMES, min_size=1, max_size=4, unique=True),
 )
 def test_the_canonical_form_gives_the_same_selection_back(
     suite: str, words: str | None, shuffle: Any, stages: Any
 ) -> None:
-    selection = Selection.parse(
-        {"selection": {"suite": suite, "filter": words, "shuffle": shuffle, "stages": stages}}
-    )
+    selection = Selection.parse(chosen(suite=suite, filter=words, shuffle=shuffle, stages=stages))
     again = parse_test(selection.canonical())
-    assert again == selection
-    assert again.key == selection.key
+    assert (again, again.key) == (selection, selection.key)
 
 
 @pytest.mark.parametrize(
@@ -53,20 +50,20 @@ def test_the_canonical_form_gives_the_same_selection_back(
     [
         ({"selection": None}, "test.selection"),
         ({"selection": []}, "test.selection"),
-        ({"selection": {}, "shape": [1]}, "test.shape"),
-        ({"selection": {"tests": "A"}}, "test.selection.tests"),
-        ({"selection": {"suite": ""}}, "test.selection.suite"),
-        ({"selection": {"suite": "x" * 201}}, "test.selection.suite"),
-        ({"selection": {"filter": 3}}, "test.selection.filter"),
-        ({"selection": {"filter": "a\0b"}}, "test.selection.filter"),
-        ({"selection": {"shuffle": "yes"}}, "test.selection.shuffle"),
-        ({"selection": {"shuffle": 1.5}}, "test.selection.shuffle"),
-        ({"selection": {"shuffle": 2**53}}, "test.selection.shuffle"),
-        ({"selection": {"suite": "a", "stages": "api"}}, "test.selection.stages"),
-        ({"selection": {"suite": "a", "stages": []}}, "test.selection.stages"),
-        ({"selection": {"suite": "a", "stages": ["b", "b"]}}, "test.selection.stages.1"),
-        ({"selection": {"suite": "a", "stages": [None]}}, "test.selection.stages.0"),
-        ({"selection": {"stages": ["b"]}}, "test.selection.stages"),
+        ({**chosen(), "shape": [1]}, "test.shape"),
+        (chosen(tests="A"), "test.selection.tests"),
+        (chosen(suite=""), "test.selection.suite"),
+        (chosen(suite="x" * 201), "test.selection.suite"),
+        (chosen(filter=3), "test.selection.filter"),
+        (chosen(filter="a\0b"), "test.selection.filter"),
+        (chosen(shuffle="yes"), "test.selection.shuffle"),
+        (chosen(shuffle=1.5), "test.selection.shuffle"),
+        (chosen(shuffle=2**53), "test.selection.shuffle"),
+        (chosen(suite="a", stages="api"), "test.selection.stages"),
+        (chosen(suite="a", stages=[]), "test.selection.stages"),
+        (chosen(suite="a", stages=["b", "b"]), "test.selection.stages.1"),
+        (chosen(suite="a", stages=[None]), "test.selection.stages.0"),
+        (chosen(stages=["b"]), "test.selection.stages"),
     ],
 )
 def test_a_wrong_field_is_named(data: dict[str, Any], field: str) -> None:
@@ -77,7 +74,7 @@ def test_a_wrong_field_is_named(data: dict[str, Any], field: str) -> None:
 
 def test_the_path_of_the_request_is_named() -> None:
     with pytest.raises(FieldError) as caught:
-        Selection.parse({"selection": {"suite": 1}}, path="jobs.3.test")
+        Selection.parse(chosen(suite=1), path="jobs.3.test")
     assert caught.value.field == "jobs.3.test.selection.suite"
     assert (is_selection(KERNEL), is_selection([])) == (False, False)
 
@@ -85,11 +82,11 @@ def test_the_path_of_the_request_is_named() -> None:
 @pytest.mark.parametrize(
     ("data", "seed", "iteration"),
     [
-        ({"selection": {}}, None, 5),
-        ({"selection": {"shuffle": False}}, None, 5),
-        ({"selection": {"shuffle": True}}, 5, 5),
-        ({"selection": {"shuffle": 7}}, 7, 5),
-        ({"selection": {"shuffle": 0}}, 0, 5),
+        (chosen(), None, 5),
+        (chosen(shuffle=False), None, 5),
+        (chosen(shuffle=True), 5, 5),
+        (chosen(shuffle=7), 7, 5),
+        (chosen(shuffle=0), 0, 5),
         (KERNEL, 5, None),
     ],
 )
@@ -99,23 +96,23 @@ def test_a_sample_has_a_seed_only_where_it_is_controlled(
     assert sample(data, 5) == {"seed": seed, "iteration": iteration}
 
 
-STAGED = {"selection": {"suite": "a", "stages": ["b"]}}
+STAGED = chosen(suite="a", stages=["b"])
 
 
 @pytest.mark.parametrize(
     ("data", "executor", "field"),
     [
-        ({"selection": {}}, "emulator", "test.selection"),
-        ({"selection": {}}, "ttnn", "test.selection"),
-        ({"selection": {}}, "torch", "test.selection"),
+        (chosen(), "emulator", "test.selection"),
+        (chosen(), "ttnn", "test.selection"),
+        (chosen(), "torch", "test.selection"),
         (KERNEL, "gtest", "test.kernel"),
         (KERNEL, "pytest", "test.kernel"),
         (STAGED, "gtest", "test.selection.stages"),
-        ({"selection": {}}, "gtest", None),
+        (chosen(), "gtest", None),
         (STAGED, "pytest", None),
         (KERNEL, "ttnn", None),
         (KERNEL, "mine", None),
-        ({"selection": {}}, "mine", None),
+        (chosen(), "mine", None),
     ],
 )
 def test_kernels_and_selections_are_run_by_different_executors(

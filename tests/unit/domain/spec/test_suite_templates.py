@@ -13,48 +13,31 @@ TEST: dict[str, Any] = {"kernel": "layernorm_bw", "tolerance": {"rtol": 1e-3, "a
 DEFAULTS = {"test": TEST, "target": {"board": "n300"}, "seeds": {"count": 4}}
 
 
-def suite(*entries: dict[str, Any], **more: Any) -> list[Template]:
-    return expand({"defaults": DEFAULTS, "entries": list(entries), **more})
+def suite(*entries: dict[str, Any]) -> list[Template]:
+    return expand({"defaults": DEFAULTS, "entries": list(entries)})
 
 
 def test_an_entry_is_merged_over_the_defaults_member_by_member() -> None:
-    (plain, custom) = suite(
-        {"test": {"shape": [32, 64]}},
-        {
-            "test": {"kernel": "layernorm_fw", "shape": [2, 3], "tolerance": {"pcc": 0.99}},
-            "target": {"arch": "x"},
-            "seeds": [7],
-        },
-    )
+    own = {"kernel": "layernorm_fw", "shape": [2, 3], "tolerance": {"pcc": 0.99}}
+    changed = {"test": own, "target": {"arch": "x"}, "seeds": [7]}
+    (plain, custom) = suite({"test": {"shape": [32, 64]}}, changed)
     assert plain.body == {**DEFAULTS, "test": {**TEST, "shape": [32, 64]}}
-    assert custom.body["test"] == {
-        "kernel": "layernorm_fw",
-        "shape": [2, 3],
-        "tolerance": {"pcc": 0.99},
-    }  # a tolerance isn't mixed
+    assert custom.body["test"] == own  # a tolerance isn't mixed
     assert (custom.body["target"], custom.body["seeds"]) == ({"board": "n300", "arch": "x"}, [7])
     assert [plain.name, custom.name] == ["layernorm_bw 32x64", "layernorm_fw 2x3"]
 
 
 def test_a_selection_takes_nothing_of_a_kernel_s_defaults() -> None:
-    (template,) = suite({"test": {"selection": {"suite": "unit", "filter": "LayerNorm*"}}})
-    assert template.body["test"] == {"selection": {"suite": "unit", "filter": "LayerNorm*"}}
-    assert template.name == "unit LayerNorm*"
+    selection = {"selection": {"suite": "unit", "filter": "LayerNorm*"}}
+    (template,) = suite({"test": selection})
+    assert (template.body["test"], template.name) == (selection, "unit LayerNorm*")
 
 
 def test_a_matrix_makes_a_test_of_each_combination() -> None:
-    entry = {
-        "name": "grid",
-        "test": {"numerics": {"input": "fp32"}},
-        "matrix": {"shape": [[32, 64], [1, 9]], "numerics": [{"accumulate": "bf16"}, {}]},
-    }
-    templates = suite(entry)
-    assert [template.name for template in templates] == [
-        "grid 32x64 accumulate=bf16",
-        "grid 32x64",
-        "grid 1x9 accumulate=bf16",
-        "grid 1x9",
-    ]
+    matrix = {"shape": [[32, 64], [1, 9]], "numerics": [{"accumulate": "bf16"}, {}]}
+    templates = suite({"name": "grid", "test": {"numerics": {"input": "fp32"}}, "matrix": matrix})
+    names = ["32x64 accumulate=bf16", "32x64", "1x9 accumulate=bf16", "1x9"]
+    assert [template.name for template in templates] == [f"grid {name}" for name in names]
     assert templates[0].body["test"]["numerics"] == {"input": "fp32", "accumulate": "bf16"}
     assert templates[2].body["test"]["shape"] == [1, 9]
     assert "matrix" not in templates[0].body
