@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -74,3 +75,36 @@ def judged(given: Mapping[str, Array], y: Array, form: str = "fp32") -> OutputJu
     ways = graphs("layernorm_fw", given, epsilon=1e-5)
     narrow = () if form == "fp32" else (form,)
     return judge(ways, given, {"y": stored(y, form)}, {"y": form}, narrow).outputs["y"]
+
+
+ROWS, COLUMNS = 40, 200
+EPSILON = {"epsilon": 1e-5}
+
+
+@cache
+def tensors() -> Mapping[str, Array]:
+    r = np.random.default_rng(7)
+    x, dy = r.normal(0.3, 1.2, (ROWS, COLUMNS)), r.normal(size=(ROWS, COLUMNS))
+    mean, rstd = x.mean(-1, keepdims=True), 1 / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    vectors = {"gamma": r.normal(size=COLUMNS), "beta": r.normal(size=COLUMNS)}
+    products = {"a": r.normal(size=(24, 96)), "b": r.normal(size=(96, 20))}
+    return {"x": x, "mean": mean, "rstd": rstd, "dy": dy, **vectors, **products}
+
+
+SMALL: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
+    "forward": ("layernorm_fw", ("x", "gamma", "beta"), EPSILON),
+    "backward": ("layernorm_bw", ("x", "gamma", "mean", "rstd", "dy"), {}),
+    "rmsnorm": ("rmsnorm_fw", ("x", "gamma"), EPSILON),
+    "softmax": ("softmax", ("x",), {}),
+    "matmul": ("matmul", ("a", "b"), {}),
+    "cumsum": ("cumsum", ("x",), {}),
+}
+
+
+@cache
+def small_kernel(name: str, form: str = "fp32") -> tuple[list[Graph], dict[str, Array]]:
+    """Return the graphs of a reference and its first way, and inputs in a format."""
+    title, names, parameters = SMALL[name]
+    inputs = {at: round_to(tensors()[at], form) for at in names}
+    functions = [KERNELS[title].reference, *KERNELS[title].ways[:1]]
+    return [trace(function, inputs, **parameters) for function in functions], inputs

@@ -1,0 +1,232 @@
+"""The answers of this version of the judge about small kernels, right and wrong: each fault is
+named, its places are said, and each number stays.
+
+Stored histories hold these numbers. Whoever changes one on purpose raises JUDGE in
+gonogo/spec/verdicts.py, and writes answers.json anew:
+`python -m tests.unit.domain.judgment.test_answers`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gonogo.arithmetic import Evaluation, Program, Replay
+from gonogo.arithmetic.formats import format_and_mode, round_to
+from gonogo.arithmetic.program import NOTHING_STORED
+from gonogo.faults.table import faults
+from gonogo.graph import Graph
+from gonogo.judgment import judge
+from gonogo.judgment.tolerance import Tolerance
+from gonogo.spec.verdicts import JUDGE
+from tests.unit.domain.judgment.kernels import COLUMNS, Array, small_kernel, tensors
+
+ANSWERS = Path(__file__).with_name("answers.json")
+
+
+def rounded(number: str) -> float:
+    return float(f"{float(number):.6g}")
+
+
+def nothing(y: Array) -> None:
+    """Change nothing."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """An output with faults of a size and stored values, then spoiled, with noise of its own."""
+
+    kernel: str
+    output: str = "y"
+    faults: tuple[str, ...] = ()
+    form: str = "fp32"
+    spoil: Callable[[Array], None] = nothing
+    size: float = 0.01
+    tolerance: Tolerance | None = None
+    """With one, its advice and the detection limits are asked for, too."""
+    program: Program = NOTHING_STORED
+    declared: tuple[Program, ...] = ()
+
+    def values(self, graph: Graph, inputs: dict[str, Array]) -> Array:
+        table = {fault.id: fault for fault in faults(graph, self.output)}
+        chosen = [table[id] for id in self.faults]
+        chosen = [fault.sized(self.size) if fault.is_fitted else fault for fault in chosen]
+        edits = {at: edit for fault in chosen for at, edit in fault.edits.items()}
+        evaluation = Evaluation(graph, inputs, self.program, edits=edits).run(self.output)
+        values = np.array(evaluation.output(self.output), np.float64)
+        variance = Replay(graph, inputs, self.program).run(self.output).variance
+        values += np.sqrt(variance) * np.random.default_rng(1).normal(size=values.shape)
+        self.spoil(values)
+        form, mode = format_and_mode(self.form)
+        return np.asarray(round_to(values, form, mode))
+
+    def answer(self) -> dict[str, Any]:
+        """Return what the judge says, as plain JSON."""
+        form, name = format_and_mode(self.form)[0], self.output
+        graphs, inputs = small_kernel(self.kernel, form)
+        given = graphs, inputs, {name: self.values(graphs[0], inputs)}, {name: form}
+        tolerances = {} if self.tolerance is None else {name: self.tolerance}
+        narrow = () if form == "fp32" else (form,)
+        judgment = judge(*given, narrow, self.declared, tolerances=tolerances)
+        one = judgment.outputs[name]
+        numbers = {"misfit": one.misfit, "way": one.way, "outside": int(one.outside.sum())}
+        said = {"message": one.message, **one.entry(), **numbers}
+        if self.tolerance is not None:
+            limits, advice = judgment.detection_limits(name), judgment.advice(name)
+            said |= {"limits": limits.message, "factors": dict(limits.factors)}
+            said |= {"advice": None if advice is None else asdict(advice)}
+        plain: dict[str, Any] = json.loads(json.dumps(said), parse_float=rounded)
+        return plain
+
+
+def at(place: Any, value: float) -> Callable[[Array], None]:
+    def spoil(y: Array) -> None:
+        y[place] = value
+
+    return spoil
+
+
+def of_other_rows(y: Array) -> None:
+    y[36:] = y[:4].copy()
+
+
+def doubled(y: Array) -> None:
+    y[[1, 7, 30], [5, 90, 150]] *= 2
+
+
+def negated(y: Array) -> None:
+    y[:, 17] *= -1
+
+
+def nudged(y: Array) -> None:
+    y[4, 9] *= 1 + 2.0**-17
+
+
+def noisy(y: Array) -> None:
+    y += 0.01 * np.random.default_rng(2).normal(size=y.shape)
+
+
+def weighted(weights: Array) -> Callable[[Array], None]:
+    """Return what makes y that of an RMSNorm whose sum counts each column so many times."""
+
+    def spoil(y: Array) -> None:
+        x, gamma = tensors()["x"], tensors()["gamma"]
+        square = np.mean(np.square(x) * weights, axis=-1, keepdims=True)
+        y[:] = x / np.sqrt(square + 1e-5) * gamma
+
+    return spoil
+
+
+def beta_subtracted(y: Array) -> None:
+    y[:, 64:96] -= 2 * tensors()["beta"][64:96]
+
+
+TIGHT = Tolerance(rtol=1e-9)
+PLACES = np.arange(COLUMNS)
+STORED, TOTALS = Program(stored={"rstd": "bf16"}), Program(stored={"dbeta.total": "bf16"})
+MOST_STORED = Program(stored=dict.fromkeys(("xhat", "P", "s1", "s2"), "bf16"))
+UNKNOWN, UNKNOWN_SUMS = Program(narrow="bf16"), Program(narrow="bf16", narrow_sums=True)
+PADDED = ("padded:variance",)
+EVEN_TILES = (slice(None), PLACES % 64 >= 32)
+CASES = {
+    "right": Case("forward", tolerance=TIGHT),
+    "right in bf16": Case("forward", form="bf16", tolerance=TIGHT),
+    "right in fp16": Case("forward", form="fp16", tolerance=Tolerance(0.001, 0.001)),
+    "a right mean": Case("forward", "mean", tolerance=TIGHT),
+    "a right dx": Case("backward", "dx", tolerance=TIGHT),
+    "a right dgamma": Case("backward", "dgamma", tolerance=TIGHT),
+    "a right dbeta in bf16": Case("backward", "dbeta", form="bf16", tolerance=TIGHT),
+    "a right product": Case("matmul", tolerance=TIGHT),
+    "a right cumulative sum": Case("cumsum", tolerance=TIGHT),
+    "a right softmax": Case("softmax", form="bf16", tolerance=TIGHT),
+    "N - 1": Case("forward", faults=("unbiased:variance",)),
+    "padded": Case("forward", faults=("padded:variance",), form="bf16"),
+    "a tile left out": Case("forward", faults=("without-tile-3:mean",)),
+    "no mask": Case("forward", faults=("unmasked:mean",)),
+    "rstd by a factor": Case("forward", faults=("factor:rstd",), form="bf16"),
+    "another epsilon": Case("forward", faults=("is-0.01:epsilon",)),
+    "epsilon outside": Case("forward", faults=("outside:epsilon@shifted",)),
+    "gamma shifted": Case("forward", faults=("shifted+32:gamma",), form="fp16"),
+    "TF32": Case("forward", faults=("stored-tf32:centered@square",)),
+    "wrapped": Case("forward", faults=("wrapped:mean",)),
+    "carried": Case("forward", faults=("carried:mean",)),
+    "padding": Case("forward", faults=("padding-224:variance",)),
+    "x squared": Case("forward", faults=("bypass-x:centered@square",)),
+    "x for centered": Case("forward", faults=("bypass-x:centered@xhat",), form="bf16"),
+    "s1 twice": Case("backward", "dx", ("twice:s1@P_centered",), "bf16"),
+    "no s1": Case("backward", "dx", ("missing:s1@P_centered",)),
+    "the last two of s1": Case("backward", "dx", ("only-last-two:s1",)),
+    "two faults": Case("backward", "dx", ("twice:s1@P_centered", "only-tile-6:s2"), "bf16"),
+    "dx by a factor": Case("backward", "dx", ("factor:rstd@dx",)),
+    "dx by a small factor": Case("backward", "dx", ("factor:rstd@dx",), size=2e-6),
+    "rstd of the row before": Case("backward", "dgamma", ("before:rstd",)),
+    "both statistics stored": Case("backward", "dgamma", ("stored-bf16:mean", "stored-bf16:rstd")),
+    "1 + gamma": Case("rmsnorm", faults=("plus-one:gamma@y",), form="bf16"),
+    "the last left out": Case("softmax", faults=("without-last:total",)),
+    "padding of a sum": Case("softmax", faults=("padding-256:total",), form="bf16"),
+    "a product by a factor": Case("matmul", faults=("factor:y",), size=1e-5),
+    "a row unwritten": Case("forward", spoil=at((3, slice(32, 64)), 0)),
+    "even tiles unwritten": Case("forward", spoil=at(EVEN_TILES, 0)),
+    "a block of NaN": Case("forward", spoil=at((slice(32, None), slice(64, 96)), np.nan)),
+    "inf in a column": Case("forward", spoil=at((slice(None), 8), np.inf)),
+    "a constant": Case("forward", spoil=at((slice(4, 9), slice(None)), 2.5)),
+    "other rows": Case("forward", spoil=of_other_rows),
+    "isolated": Case("forward", spoil=doubled),
+    "a negated column": Case("forward", spoil=negated),
+    "one value": Case("rmsnorm", spoil=nudged),
+    "noise": Case("rmsnorm", spoil=noisy),
+    "noise in bf16": Case("rmsnorm", spoil=noisy, form="bf16"),
+    "columns of a period left out": Case("rmsnorm", spoil=weighted(PLACES // 8 % 5 != 4)),
+    "tiles left out": Case("rmsnorm", spoil=weighted((PLACES < 64) | (PLACES >= 128))),
+    "a tile twice": Case("rmsnorm", spoil=weighted(1 + (PLACES // 32 == 5))),
+    "the last three left out": Case("rmsnorm", spoil=weighted(PLACES < COLUMNS - 3)),
+    "a fault in a region": Case("forward", spoil=beta_subtracted),
+    "rstd stored": Case("forward", form="bf16", program=STORED, tolerance=TIGHT),
+    "rstd stored, hidden in fp32": Case("forward", program=STORED),
+    "rstd stored, declared": Case("forward", form="bf16", program=STORED, declared=(STORED,)),
+    "declared and not stored": Case("forward", form="bf16", declared=(STORED,)),
+    "truncated": Case("forward", form="bf16/zero"),
+    "most stored": Case("backward", "dx", form="bf16", program=MOST_STORED),
+    "totals in bf16": Case("backward", "dbeta", form="bf16", program=TOTALS),
+    "an unknown order": Case("forward", form="bf16", program=UNKNOWN, tolerance=TIGHT),
+    "an unknown order of sums": Case("forward", form="bf16", program=UNKNOWN_SUMS),
+    "padded, an unknown order": Case("forward", "y", PADDED, "bf16", program=UNKNOWN),
+}
+
+
+@cache
+def known() -> dict[str, Any]:
+    answers: dict[str, Any] = json.loads(ANSWERS.read_text())
+    return answers
+
+
+def approx(value: Any) -> Any:
+    """Return an answer in which numbers may differ as much as those of two processors do."""
+    if isinstance(value, dict):
+        return {name: approx(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [approx(part) for part in value]
+    is_number = isinstance(value, float)
+    return pytest.approx(value, rel=1e-3, abs=1e-12, nan_ok=True) if is_number else value
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_answer_is_that_of_its_version(name: str) -> None:
+    assert CASES[name].answer() == approx(known()["answers"][name])
+
+
+def test_the_answers_are_of_this_version() -> None:
+    assert known()["judge"] == JUDGE
+    assert known()["answers"].keys() == CASES.keys()
+
+
+if __name__ == "__main__":
+    every = [f"{json.dumps(name)}: {json.dumps(case.answer())}" for name, case in CASES.items()]
+    ANSWERS.write_text(f'{{"judge": "{JUDGE}", "answers": {{\n' + ",\n".join(every) + "\n}}\n")
