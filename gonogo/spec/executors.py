@@ -17,6 +17,8 @@ class OwnBuild:
     """A build that an executor defines itself."""
 
     name: str
+    sentence: str
+    """What it runs."""
     outputs: tuple[str, ...] | None = None
     """The outputs that it produces; None: all."""
 
@@ -55,7 +57,11 @@ class Executor:
     """tt-metal's watcher sees its kernels, without an entry in the builds file."""
 
 
-TORCH_VARIANTS = ("eager", "decomposed", "compiled")
+TORCH_VARIANTS = {
+    "eager": "ATen's own kernel",
+    "decomposed": "torch's decomposition of the kernel, one operation after the other",
+    "compiled": "the kernel by torch.compile",
+}
 """The ways in which torch runs a kernel."""
 LINEAR = "linear"
 """A downstream output of layernorm_fw: y after a bf16 linear layer with fixed weights."""
@@ -64,12 +70,13 @@ _LINEAR_OUTPUTS = ("dbeta", "dgamma", "dx", "mean", "rstd", "y", LINEAR)
 
 def _torch_builds() -> Iterator[OwnBuild]:
     """Yield torch's builds on a CPU, then on a GPU (docs/torch.md)."""
-    for device in ("", "cuda-"):
-        for variant in TORCH_VARIANTS:
-            name = f"torch-{device}{variant}"
-            yield OwnBuild(name)
-            yield OwnBuild(f"{name}-group-norm")
-            yield OwnBuild(f"{name}-linear", outputs=_LINEAR_OUTPUTS)
+    for device, place in (("", "on a CPU"), ("cuda-", "on a GPU")):
+        for variant, what in TORCH_VARIANTS.items():
+            name, sentence = f"torch-{device}{variant}", f"It runs {what}, {place}"
+            yield OwnBuild(name, f"{sentence}.")
+            yield OwnBuild(f"{name}-group-norm", f"{sentence}; LayerNorm by native_group_norm.")
+            linear = f"{sentence}; then a linear layer amplifies differences."
+            yield OwnBuild(f"{name}-linear", linear, _LINEAR_OUTPUTS)
 
 
 _ROWS = (
@@ -80,18 +87,21 @@ _ROWS = (
         element_s=1e-7, package="torch", builds=tuple(_torch_builds()),
         default_build="torch-eager"),
     # bound by the host's comparison, about 3e7 elements a second
-    # `ttnn` is ttnn's own operations, whose only output is y, with moreh's LayerNorm backward.
-    # -fast are sums in fp32 by the matrix unit, and softmax without the maximum. -legacy and
-    # -welford are layer_norm's two other reductions, -moreh is moreh's own forward. -generic-bw
-    # is our LayerNorm backward in C++ for ttnn.generic_op. -double-subtract is the same with a
-    # planted fault. Rows that don't fit a core run another program, so that none is declared.
+    # Rows that don't fit a core run another program, so that no build declares one.
     Executor("ttnn", "ttnn's kernels on a Tenstorrent chip", "kernels", seed_s=0.02, element_s=4e-8,
         package="ttnn", on_chips=True, on_wormhole=True,
         builds=(
-            OwnBuild("ttnn", ("dbeta", "dgamma", "dx", "y")), OwnBuild("ttnn-fast", ("y",)),
-            OwnBuild("ttnn-legacy", ("y",)), OwnBuild("ttnn-welford", ("y",)),
-            OwnBuild("ttnn-moreh"), OwnBuild("ttnn-generic-bw", ("dx",)),
-            OwnBuild("ttnn-generic-bw-double-subtract", ("dx",)),
+            OwnBuild("ttnn", "ttnn's own operations, with moreh's LayerNorm backward.",
+                ("dbeta", "dgamma", "dx", "y")),
+            OwnBuild("ttnn-fast", "Sums in fp32 by the matrix unit; softmax without the maximum.",
+                ("y",)),
+            OwnBuild("ttnn-legacy", "ttnn.layer_norm with its legacy reduction.", ("y",)),
+            OwnBuild("ttnn-welford", "ttnn.layer_norm with Welford's reduction.", ("y",)),
+            OwnBuild("ttnn-moreh", "moreh's own forward and backward passes."),
+            OwnBuild("ttnn-generic-bw", "Our LayerNorm backward in C++, by ttnn.generic_op.",
+                ("dx",)),
+            OwnBuild("ttnn-generic-bw-double-subtract", "The same, but s1 is subtracted twice.",
+                ("dx",)),
         ),
         default_build="ttnn", canary="ttnn", has_watcher=True),
     Executor("gtest", "the tests of a GoogleTest program", "tests", seed_s=5.0, command="program",

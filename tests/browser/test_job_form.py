@@ -22,7 +22,15 @@ def test_a_job_is_checked_while_one_types_and_then_submitted(server, page: Page,
     shape = page.get_by_label("shape")
     expect(estimate).to_contain_text("8 results in 1 chunk")
     expect(estimate).to_contain_text("No live worker serves emulator.wormhole.n150")
-    page.get_by_label("kernel").select_option("layernorm_fw")
+    page.get_by_text("Which build does what?").click()
+    picker, hint = page.locator("#build-picker"), page.locator("#h-build")
+    expect(hint).to_have_text("The right kernel.")
+    picker.get_by_role("button", name="double-subtract", exact=True).click()
+    expect(hint).to_have_text("s1 is subtracted twice.")
+    page.get_by_label("Kernel", exact=True).select_option("layernorm_fw")
+    expect(picker.get_by_role("button", name="double-subtract", exact=True)).to_be_hidden()
+    picker.get_by_role("button", name="correct").click()
+    page.get_by_label("output format").select_option("fp32")
     shape.fill("64, 0")
     expect(page.locator("#e-shape")).to_contain_text("test.shape.1")
     expect(shape).to_have_attribute("aria-invalid", "true")
@@ -45,6 +53,7 @@ def test_a_job_is_checked_while_one_types_and_then_submitted(server, page: Page,
     expect(page).to_have_url(re.compile("labels="))
     body = json.loads(page.locator("#body").text_content() or "")
     assert body["test"]["tolerance"] == {"rtol": 1e-2, "atol": 0.25}
+    assert body["test"]["numerics"] == {"output": "fp32"}
     address = parse_qs(urlsplit(page.url).query)
     assert (address["shape"], address["count"]) == (["64 x 96"], ["40"])
     page.reload()  # the address holds the form

@@ -5,19 +5,20 @@ The API checks what people type, so there is one set of rules.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from functools import cache
+from typing import Any, get_args
 
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo.gauge.kernels import RIGHT
 from gonogo.kernels.registry import KERNELS
-from gonogo.spec.builds import Build, own_builds
+from gonogo.spec.builds import Build, fits_kernel, own_builds
 from gonogo.spec.executors import EMULATOR, EXECUTORS, REPORTERS
+from gonogo.spec.numerics import FORMAT_NAMES, Numerics
 from gonogo.spec.selections import FIELD, is_selection
-from gonogo_dashboards.kit.tolerance_advice import FORM_COMPARATORS
+from gonogo_dashboards.kit.tolerance_advice import FORM_COMPARATORS, rest_of
 from gonogo_service.builds import store as builds
 from gonogo_service.jobs import queue_estimate, store
 from gonogo_service.jobs.model import JobRow
@@ -28,6 +29,17 @@ from gonogo_service.tests.variants import jobs_of
 
 MAX_BUILDS = 200
 MAX_CHARS = 2_000
+NUMERICS: Mapping[str, tuple[str, str]] = {
+    "input": ("input format", "of all inputs; one for each tensor: as JSON below"),
+    "output": ("output format", "of all outputs"),
+    "buffers": ("intermediates", "format in which they are stored"),
+    "accumulate": ("accumulation", "format of the Dst registers"),
+    "fidelity": ("fidelity", "of products in the matrix unit"),
+    "srcb": ("SrcB", "how it sees an fp32 value in an operation of mixed formats"),
+    "statistics": ("mean and rstd", "of a backward kernel: given as inputs, or its own"),
+    "layout": ("layout", "of the tensors on the device"),
+}
+"""Field of a test's numerics -> its label and its hint."""
 BEGINNING: Mapping[str, str] = {
     "kind": "kernel",
     "kernel": "layernorm_bw",
@@ -46,11 +58,34 @@ BEGINNING: Mapping[str, str] = {
     **dict.fromkeys(("rest", "pcc", "epsilon", "suite", "filter", "stages", "shuffle"), ""),
     **dict.fromkeys(("these", "queue_deadline", "labels", "context", "reference"), ""),
     **dict.fromkeys(("repository", "sha", "pull_request"), ""),
+    **dict.fromkeys(NUMERICS, ""),
 }
 """Field -> its initial value where the address has none: a small job that takes seconds.
 
 With this tolerance the right kernel passes, and the wrong one of tt-train-2025 fails.
 """
+
+
+@dataclass(frozen=True)
+class BuildChoice:
+    """A build to choose."""
+
+    name: str
+    about: str
+    """What it does."""
+    executor: str
+    kernels: tuple[str, ...] = ()
+    """The kernels that have it; () for all."""
+
+
+@dataclass(frozen=True)
+class NumericsChoice:
+    """A format or a switch to choose: pairs of value and label; "" is the default."""
+
+    name: str
+    label: str
+    hint: str
+    options: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -66,8 +101,8 @@ class FormView:
     executors: tuple[str, ...]
     reporters: tuple[str, ...]
     """The executors that run tests which exist already."""
-    builds: Mapping[str, str]
-    """Build -> what it is."""
+    builds: tuple[BuildChoice, ...]
+    numerics: tuple[NumericsChoice, ...]
     suites: tuple[str, ...]
     """Suites of earlier selections."""
     quotas: tuple[str, ...] = ()
@@ -87,11 +122,15 @@ def new_job(session: Session, query: Mapping[str, str]) -> FormView:
     """
     begun, notice, url = _begun(session, query)
     built, served = queue_estimate.executors(session)
-    hints = {
-        build.name: f"{build.executor}, {build.branch}"
-        + (f", commit {build.commit[:12]}" if build.commit else "")
+    registered = (
+        BuildChoice(
+            build.name,
+            f"{build.executor}, {build.branch}"
+            + (f", commit {build.commit[:12]}" if build.commit else ""),
+            build.executor,
+        )
         for build in builds.first(session, MAX_BUILDS)
-    } | {build.name: _about(build) for build in own_builds().values()}
+    )
     return FormView(
         values={
             name: query.get(name, begun.get(name, default))[:MAX_CHARS]
@@ -102,19 +141,46 @@ def new_job(session: Session, query: Mapping[str, str]) -> FormView:
         kernels=tuple(KERNELS),
         executors=tuple(sorted(set(EXECUTORS) | built | served)),
         reporters=REPORTERS,
-        builds=hints,
+        builds=(*registered, *_own()),
+        numerics=tuple(_numerics()),
         suites=tuple(test_specs.suites(session)),
     )
 
 
-def _about(build: Build) -> str:
-    """Return what a built-in build is: the right kernel, or a mutant of some kernels."""
-    if build.executor != EMULATOR:
-        return f"the installed {build.executor}"
-    if build.name == RIGHT:
-        return "emulated: the right kernel"
-    kernels = [name for name, kernel in KERNELS.items() if build.name in kernel.emulated_builds]
-    return f"emulated: a known-wrong {', '.join(kernels) or 'kernel'}"
+@cache
+def _own() -> tuple[BuildChoice, ...]:
+    """Return the builds that need no registration; those of the emulator say what is wrong."""
+    from gonogo.emulator import builds_of  # it loads NumPy, which other pages don't need
+
+    kernels_of: dict[tuple[str, str], list[str]] = {}
+    for name, kernel in KERNELS.items():
+        known = builds_of(name)
+        for build in (*kernel.emulated_builds, *kernel.public_bugs):
+            kernels_of.setdefault((build, known[build].sentence), []).append(name)
+    emulated = (
+        BuildChoice(build, sentence, EMULATOR, () if len(some) == len(KERNELS) else tuple(some))
+        for (build, sentence), some in kernels_of.items()
+    )
+    installed = (
+        BuildChoice(own.name, own.sentence, executor.name, _kernels_of(own_builds()[own.name]))
+        for executor in EXECUTORS.values()
+        for own in executor.builds
+    )
+    return (*emulated, *installed)
+
+
+def _kernels_of(build: Build) -> tuple[str, ...]:
+    """Return the kernels of which a build produces an output; () for all."""
+    kernels = tuple(name for name in KERNELS if fits_kernel(build, name))
+    return () if len(kernels) == len(KERNELS) else kernels
+
+
+def _numerics() -> Iterator[NumericsChoice]:
+    for name, (label, hint) in NUMERICS.items():
+        field = Numerics.model_fields[name]
+        values = FORMAT_NAMES if name == "input" else get_args(field.annotation)
+        others = ((value, value) for value in values if value != field.default)
+        yield NumericsChoice(name, label, hint, (("", f"{field.default}, the default"), *others))
 
 
 def _begun(session: Session, query: Mapping[str, str]) -> tuple[Mapping[str, str], str, str | None]:
@@ -184,18 +250,15 @@ def _of_test(canonical: Mapping[str, Any]) -> dict[str, str]:
             "shuffle": "yes" if shuffle is True else _text(shuffle),
             "stages": ", ".join(inner.get("stages", ())),
         }
-    with_field = ("kernel", "shape", "epsilon", "tolerance")
-    rest = {name: value for name, value in canonical.items() if name not in with_field}
-    tolerance = canonical.get("tolerance", {})
-    others = {name: value for name, value in tolerance.items() if name not in FORM_COMPARATORS}
-    rest |= {"tolerance": others} if others else {}
+    tolerance, numerics = canonical.get("tolerance", {}), canonical.get("numerics", {})
     return {
         "kind": "kernel",
         "kernel": str(canonical["kernel"]),
         "shape": ", ".join(str(size) for size in canonical.get("shape", ())),
         "epsilon": _text(canonical.get("epsilon")),
         **{name: _text(tolerance.get(name)) for name in FORM_COMPARATORS},
-        "rest": encode(rest) if rest else "",
+        **{name: value for name, value in numerics.items() if isinstance(value, str)},
+        "rest": rest_of(canonical),
     }
 
 

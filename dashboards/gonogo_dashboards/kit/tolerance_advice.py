@@ -12,8 +12,8 @@ from gonogo.gauge.advice import spelled
 from gonogo_dashboards.kit import words
 from gonogo_service.kit.database.encoding import encode
 
-_OWN_FIELDS = ("kernel", "shape", "epsilon", "tolerance")
-"""Fields of a test that are not in the form's field `rest`."""
+_OWN_FIELDS = ("kernel", "shape", "epsilon", "tolerance", "numerics")
+"""Fields of a test that are not in the form's field `rest`; see `rest_of`."""
 FORM_COMPARATORS = ("rtol", "atol", "pcc")
 """Comparators of all outputs that have a field in the form; others are in its field `rest`."""
 _CLOSE = ("rtol", "atol")
@@ -73,9 +73,18 @@ def with_tolerance(
     key: str, test: Mapping[str, Any], tolerance: Mapping[str, Mapping[str, float]]
 ) -> str:
     """Return the form of a job with this tolerance (output -> comparators) instead of its own."""
-    rest = {name: value for name, value in test.items() if name not in _OWN_FIELDS}
-    form = urls.new_job({"test": key, "rest": encode({**rest, "tolerance": tolerance})})
+    form = urls.new_job({"test": key, "rest": rest_of({**test, "tolerance": tolerance})})
     return form + "".join(urls.further(name, "") for name in FORM_COMPARATORS)
+
+
+def rest_of(test: Mapping[str, Any]) -> str:
+    """Return the JSON of what has no field of its own in the form; "" for nothing."""
+    rest = {name: value for name, value in test.items() if name not in _OWN_FIELDS}
+    tolerance, formats = test.get("tolerance", {}), test.get("numerics", {}).get("input")
+    others = {name: value for name, value in tolerance.items() if name not in FORM_COMPARATORS}
+    rest |= {"tolerance": others} if others else {}
+    rest |= {"numerics": {"input": formats}} if isinstance(formats, Mapping) else {}
+    return encode(rest) if rest else ""
 
 
 def _rounded_up(value: float) -> float:

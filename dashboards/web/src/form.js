@@ -66,6 +66,18 @@ function suit(form) {
   for (const part of form.querySelectorAll('[data-for]')) part.hidden = !part.dataset.for.split(' ').some((kind) => chosen.has(kind));
 }
 
+/** Offers the builds of the chosen kernel, and says what the chosen one does. */
+function offer(form) {
+  const { build, kernel } = form.elements;
+  let about = '';
+  for (const one of form.querySelectorAll('[data-kernels]')) {
+    const kernels = one.dataset.kernels.split(' ').filter(Boolean);
+    one.hidden = one.disabled = kernels.length > 0 && !kernels.includes(kernel.value);
+    if (!one.hidden && one.value === build.value) about = one.textContent;
+  }
+  document.getElementById('h-build').textContent = about || 'the software under test';
+}
+
 /** Selects an executor that can run the chosen kind of test. */
 function follow(form) {
   const { kind, executor } = form.elements;
@@ -234,6 +246,7 @@ export function fill(form) {
   form.addEventListener('input', ({ target }) => {
     if (target === form.elements.kind) follow(form);
     suit(form);
+    offer(form);
     estimate.setAttribute('aria-busy', 'true'); // the estimate is still of the older values
     clearTimeout(timer);
     timer = setTimeout(() => {
@@ -250,9 +263,11 @@ export function fill(form) {
     if (!pick) return;
     const control = form.elements[pick.dataset.fill];
     control.value = pick.value;
+    form.elements.executor.value = pick.dataset.executor;
     control.dispatchEvent(new Event('input', { bubbles: true }));
     control.focus();
   });
   suit(form);
+  offer(form);
   check();
 }

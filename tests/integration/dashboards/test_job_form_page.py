@@ -46,7 +46,10 @@ def test_registered_builds_come_first_and_what_the_form_begins_with_is_a_job(api
     with api.context.session() as session:
         builds.add(session, name="main-0001", executor="ttnn", branch="main", sequence=1)
     view = twin(api)
-    assert next(iter(view["builds"].items())) == ("main-0001", "ttnn, main")
+    first, *own = view["builds"]
+    assert (first["name"], first["about"], first["executor"]) == ("main-0001", "ttnn, main", "ttnn")
+    (mutant,) = (build for build in own if build["name"] == "double-subtract")
+    assert (mutant["about"], mutant["kernels"]) == ("s1 is subtracted twice.", ["layernorm_bw"])
     values = view["values"]
     shape = [int(dimension) for dimension in values["shape"].split(",")]
     job = {
@@ -56,6 +59,18 @@ def test_registered_builds_come_first_and_what_the_form_begins_with_is_a_job(api
         "seeds": {name: int(values[name]) for name in ("start", "count")},
     }
     assert api.client.post(urls.SUBMIT, json=job).status_code == 202
+
+
+def test_formats_have_fields_and_only_the_map_of_tensors_is_json(api: Api) -> None:
+    test = {"kernel": "layernorm_bw", "shape": [32, 64], "tolerance": {"atol": 0.5}}
+    one = {"input": "fp32", "output": "fp32", "accumulate": "bf16", "fidelity": "hifi2"}
+    several = {"input": {"gamma": "fp32"}, "layout": "row_major"}
+    for numerics, rest in ((one, ""), (several, '{"numerics":{"input":{"gamma":"fp32"}}}')):
+        job = api.submit(test={**test, "numerics": numerics})
+        values = twin(api, **{"from": job})["values"]
+        fields = {name: value for name, value in numerics.items() if isinstance(value, str)}
+        assert {name: values[name] for name in fields} == fields
+        assert values["rest"] == rest
 
 
 def test_the_form_begins_as_a_job_or_a_test_did(api: Api) -> None:
