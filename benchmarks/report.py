@@ -44,6 +44,13 @@ class Figure:
         return is_low_enough and (self.least is None or self.value >= self.least)
 
     @property
+    def usage(self) -> float:
+        """Return the share of its limit that the value takes: above 1, it misses the limit."""
+        if self.most is not None:
+            return self.value / self.most if self.most else float(self.value > 0)
+        return 0.0 if self.least is None else self.least / max(self.value, 1e-9)
+
+    @property
     def limits(self) -> str:
         """Return what is asked in words."""
         named = {"at most": self.most, "at least": self.least}

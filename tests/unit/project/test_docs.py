@@ -317,7 +317,7 @@ def test_the_install_page_names_every_extra() -> None:
 def test_every_page_is_in_the_index() -> None:
     index = (DOCS / "index.md").read_text()
     listed = {line for line in index.splitlines() if (DOCS / f"{line}.md").is_file()}
-    assert listed == {path.stem for path in DOCS.glob("*.md")} - {"index"} | {"adr/README"}
+    assert listed == {path.stem for path in DOCS.glob("*.md")} - {"index"}
 
 
 ENTRY = re.compile(r"  - \*\*[^*]+\*\*(?: \(`(?P<value>[a-z_]+)`\))?: (?P<text>.+)")
