@@ -1,5 +1,5 @@
-"""The client of GitHub's REST API against a strict stand-in: tokens, pages, limits, redirects, and
-doing things twice."""
+"""The client of GitHub's REST API against a strict server of the tests: tokens, pages, limits,
+redirects, and doing things twice."""
 
 from __future__ import annotations
 
@@ -57,12 +57,13 @@ def create_comment(github: GitHub, text: str) -> int:
     return github.create(REPOSITORY, "/issues/7/comments", {"body": text})
 
 
-def create_check(github: GitHub, **more: Any) -> int:
-    return github.create(REPOSITORY, "/check-runs", check(**more))
+def create_check(github: GitHub, external_id: str = "e1") -> int:
+    about = {"name": "GoNoGo", "head_sha": SHA, "status": "in_progress"}
+    return github.create(REPOSITORY, "/check-runs", {**about, "external_id": external_id})
 
 
-def check(**more: Any) -> dict[str, Any]:
-    return {"name": "GoNoGo", "head_sha": SHA, "external_id": "e1", "status": "in_progress", **more}
+def later(**time: float) -> Any:
+    return time_machine.travel(datetime.now(UTC) + timedelta(**time), tick=False)
 
 
 def test_a_token_sets_statuses_and_comments_but_makes_no_check_runs(
@@ -82,20 +83,18 @@ def test_a_token_sets_statuses_and_comments_but_makes_no_check_runs(
 def test_an_app_proves_who_it_is_and_renews_its_tokens_in_time(
     server: GitHubServer, app: GitHub
 ) -> None:
-    number = create_check(app)
+    def tokens() -> int:
+        return sum(path.endswith("access_tokens") for path in server.paths("POST"))
+
     ended = {"status": "completed", "conclusion": "success"}
-    app.call("PATCH", REPOSITORY, f"/check-runs/{number}", ended)
+    app.call("PATCH", REPOSITORY, f"/check-runs/{create_check(app)}", ended)
     assert (server.checks[0]["status"], server.checks[0]["conclusion"]) == ("completed", "success")
-    assert (
-        len([path for path in server.paths("POST") if path.endswith("access_tokens")]) == 1
-    )  # the client keeps a token for its hour
-    with time_machine.travel(datetime.now(UTC) + timedelta(minutes=56), tick=False):
+    assert tokens() == 1  # the client keeps a token for its hour
+    with later(minutes=56):
         status(app)
-    assert len([path for path in server.paths("POST") if path.endswith("access_tokens")]) == 2
-    server.tokens -= {
-        token for token in server.tokens if token.startswith("ghs_")
-    }  # revoked: the client requests a new one, once
-    status(app)
+    assert tokens() == 2
+    server.tokens -= {token for token in server.tokens if token.startswith("ghs_")}
+    status(app)  # revoked: the client requests a new one, once
     assert len(server.statuses) == 2
     server.script = [Scripted(401)] * 2
     with pytest.raises(Refused, match="401"):
@@ -107,12 +106,11 @@ def test_where_the_app_is_not_installed_the_token_speaks(server: GitHubServer, a
     status(app)
     assert not app.may_check(REPOSITORY)
     assert server.paths("GET") == [f"/repos/{REPOSITORY}/installation"]  # requested once
-    assert [
-        request.headers["authorization"] for request in server.requests if request.method == "POST"
-    ] == [f"Bearer {TOKEN}"]
+    (post,) = (request for request in server.requests if request.method == "POST")
+    assert post.headers["authorization"] == f"Bearer {TOKEN}"
     server.installed = True
     assert not app.may_check(REPOSITORY)  # remembered for five minutes
-    with time_machine.travel(datetime.now(UTC) + timedelta(minutes=6), tick=False):
+    with later(minutes=6):
         assert app.may_check(REPOSITORY)
     server.installed = False
     alone = GitHub(server.url, app=APP, key=server.key)
@@ -123,26 +121,17 @@ def test_where_the_app_is_not_installed_the_token_speaks(server: GitHubServer, a
 
 def test_what_is_there_is_found_on_whichever_page(server: GitHubServer, app: GitHub) -> None:
     server.most = 2
-    numbers = [create_check(app, external_id=f"e{number}") for number in range(5)]
+    numbers = [create_check(app, f"e{number}") for number in range(5)]
     pages = list(app.pages(REPOSITORY, f"/commits/{SHA}/check-runs?check_name=GoNoGo"))
-    assert [[run["id"] for run in page["check_runs"]] for page in pages] == [
-        numbers[:2],
-        numbers[2:4],
-        numbers[4:],
-    ]
+    found = [[run["id"] for run in page["check_runs"]] for page in pages]
+    assert found == [numbers[:2], numbers[2:4], numbers[4:]]
     for text in ("> <!-- mine -->", "x", "y", "z"):
         server.comment(7, text)
-    assert (
-        app.find_comment(REPOSITORY, 7, "<!-- mine -->") is None
-    )  # a comment that quotes ours is not ours
+    assert app.find_comment(REPOSITORY, 7, "<!-- mine -->") is None  # a quote is not ours
     comment = create_comment(app, "<!-- mine -->\nall is well")
     assert app.find_comment(REPOSITORY, 7, "<!-- mine -->") == comment
-    pages = [
-        request.query["page"]
-        for request in server.requests
-        if request.path.endswith("/comments") and "page" in request.query
-    ]
-    assert pages == ["2", "2", "3"]
+    asked = [request for request in server.requests if request.path.endswith("/comments")]
+    assert [one.query["page"] for one in asked if "page" in one.query] == ["2", "2", "3"]
 
 
 def test_a_comment_of_a_stranger_is_not_ours_whatever_it_says(
@@ -156,6 +145,10 @@ def test_a_comment_of_a_stranger_is_not_ours_whatever_it_says(
     assert server.paths("GET").count("/user") == 1
 
 
+def used_up(reset: float) -> dict[str, str]:
+    return {"x-ratelimit-remaining": "0", "x-ratelimit-reset": f"{reset:.0f}"}
+
+
 @pytest.mark.parametrize(
     ("answer", "wait"),
     [
@@ -163,17 +156,8 @@ def test_a_comment_of_a_stranger_is_not_ours_whatever_it_says(
         (Scripted(403, {"retry-after": "120"}), 120),
         (Scripted(429, {"retry-after": "7"}), 7),
         (Scripted(429, {"retry-after": "0"}), 1),
-        (
-            Scripted(
-                403,
-                {
-                    "x-ratelimit-remaining": "0",
-                    "x-ratelimit-reset": str(int(NOW.timestamp()) + 900),
-                },
-            ),
-            900,
-        ),
-        (Scripted(429, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "99999999999"}), 3600),
+        (Scripted(403, used_up(NOW.timestamp() + 900)), 900),
+        (Scripted(429, used_up(99999999999)), 3600),
         (Scripted(403, body={"message": "You have exceeded a secondary rate limit."}), 60),
         (Scripted(429), 60),
     ],
@@ -200,8 +184,7 @@ def test_a_limit_is_waited_for_and_nothing_is_asked_before(
 def test_the_last_request_of_a_window_is_an_answer_and_the_next_one_waits(
     server: GitHubServer,
 ) -> None:
-    headers = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(int(NOW.timestamp()) + 60)}
-    server.script = [Scripted(201, headers, {"id": 1})]
+    server.script = [Scripted(201, used_up(NOW.timestamp() + 60), {"id": 1})]
     with time_machine.travel(NOW, tick=False):
         github = GitHub(server.url, token=TOKEN)
         status(github)
@@ -212,28 +195,18 @@ def test_the_last_request_of_a_window_is_an_answer_and_the_next_one_waits(
     assert limit_of(refused, NOW) is None
 
 
+NOT_OURS = {"message": "Resource not accessible by integration"}
+INVALID = {"message": "Validation Failed", "errors": [{"field": "body", "code": "missing"}]}
+
+
 @pytest.mark.parametrize(
     ("wrong", "raised", "words"),
     [
         (Scripted(502), GitHubError, "502"),
         (Scripted(200, body={}), GitHubError, "no id"),
-        (
-            Scripted(403, body={"message": "Resource not accessible by integration"}),
-            Refused,
-            "Resource not accessible",
-        ),
+        (Scripted(403, body=NOT_OURS), Refused, "Resource not accessible"),
         (Scripted(302, {"location": "http://127.0.0.1:1/repos/x/y"}), Refused, "another server"),
-        (
-            Scripted(
-                422,
-                body={
-                    "message": "Validation Failed",
-                    "errors": [{"field": "body", "code": "missing"}],
-                },
-            ),
-            Refused,
-            "body missing",
-        ),
+        (Scripted(422, body=INVALID), Refused, "body missing"),
     ],
 )
 def test_what_github_may_answer_instead(

@@ -22,20 +22,15 @@ from gonogo_service.compare.sides import Place, SideResults
 from gonogo_service.kit.database.states import HookSource, JobState
 from gonogo_service.waivers.model import WaiverRow
 
-NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 SUBJECT: dict[str, Any] = {
     "id": "0195",
-    "delivery": "0194",
     "source": HookSource.github,
     "event": "pull_request",
     "rule": "nightly",
     "suite": "small",
-    "suite_key": "k",
     "repository": "lab/kernels",
-    "installation": None,
     "branch": "main",
     "pull_request": 7,
-    "fork": False,
     "head_sha": "a" * 40,
     "base_sha": "b" * 40,
     "head_build": "head",
@@ -43,11 +38,8 @@ SUBJECT: dict[str, Any] = {
     "run": "0196",
     "base_run": "0197",
     "gauges": [],
-    "error": None,
-    "occurred_at": NOW,
-    "created_at": NOW,
 }
-COMPARED = "https://g.example/compare"
+HOSTILE = "<script>`` @everyone [x](javascript:1) **b** \n# h"
 
 
 def page(path: str) -> str:
@@ -58,9 +50,6 @@ def commit_check(**changes: Any) -> CommitCheckRow:
     return CommitCheckRow(**{**SUBJECT, **changes})
 
 
-HOSTILE = "<script>`` @everyone [x](javascript:1) **b** \n# h"
-
-
 def a_test(
     kind: Class,
     verdict: Verdict,
@@ -68,33 +57,22 @@ def a_test(
     check: str | None = "gonogo check",
     within: str = "",
 ) -> Compared:
-    finding = Finding(
-        kind, verdict, f"words of {kind}", new=kind in (Class.new_failure, Class.new_hollow_pass)
-    )
+    new = kind in (Class.new_failure, Class.new_hollow_pass)
+    finding = Finding(kind, verdict, f"words of {kind}", new=new)
     place = Place("v1-x", "wormhole", "n150", "isolated", within)
     ran = RunSummary("head", ("job-1",), {verdict: 4})
-    return Compared(
-        place, name, "s", "layernorm_bw", {}, Classification((finding,)), None, ran, check=check
-    )
-
-
-def comparison(*tests: Compared, base_jobs: int = 1) -> Comparison:
-    base, head = (
-        SideResults(name, None, (name,), jobs, 0, False, name, {})
-        for name, jobs in (("base", base_jobs), ("head", 1))
-    )
-    return Comparison(base, head, tests, "1")
+    about = place, name, "s", "layernorm_bw", {}
+    return Compared(*about, Classification((finding,)), None, ran, check=check)
 
 
 def report_of(*tests: Compared, **changes: Any) -> report.Report:
-    jobs = 0 if "base_run" in changes else 1
-    return report.compared(
-        commit_check(**changes),
-        comparison(*tests, base_jobs=jobs),
-        {"job-1": "s1 is subtracted twice"},
-        page,
-        COMPARED,
+    base, head = (
+        SideResults(name, None, (name,), jobs, 0, False, name, {})
+        for name, jobs in (("base", 0 if "base_run" in changes else 1), ("head", 1))
     )
+    compared = Comparison(base, head, tests, "1")
+    faults = {"job-1": "s1 is subtracted twice"}
+    return report.compared(commit_check(**changes), compared, faults, page, page("/compare"))
 
 
 @pytest.mark.parametrize(
@@ -122,16 +100,15 @@ def test_where_all_is_well_there_is_nothing_to_say() -> None:
     assert (answer.state, answer.worth, answer.annotations) == ("success", False, ())
     assert "PASSED" not in answer.details
     assert "is unknown" not in answer.details
+
+
+def test_gauges_are_told_with_their_links() -> None:
     shown = {"kernel": "k", "test": {"shape": [1]}, "words": "5 of 9 pass", "error": None}
-    finished: Any = SimpleNamespace(
-        id="g", state=JobState.finished, sharpness=Sharpness.blunt, **shown
-    )
-    failed: Any = SimpleNamespace(id="f", state=JobState.failed, sharpness=None, **shown)
-    measured = report.gauged(
-        commit_check(suite=None),
-        [finished, failed],
-        page,
-    )
+    gauges: Any = [
+        SimpleNamespace(id="g", state=JobState.finished, sharpness=Sharpness.blunt, **shown),
+        SimpleNamespace(id="f", state=JobState.failed, sharpness=None, **shown),
+    ]
+    measured = report.gauged(commit_check(suite=None), gauges, page)
     assert (measured.state, measured.words) == ("error", "1 blunt, 1 without a result")
     assert "[k 1](https://g.example/gauges/g): 5 of 9 pass" in measured.details
 
@@ -147,46 +124,40 @@ def test_another_arithmetic_is_listed_and_annotated_as_a_notice_and_turns_nothin
 
 
 def test_text_of_others_stays_text_and_calls_nobody() -> None:
-    answer = report_of(
-        a_test(Class.new_failure, Verdict.fail, name=HOSTILE, check="echo ``` && x"),
-        error=HOSTILE,
-        base_run=None,
-    )
-    text = report.comment([answer])
+    hostile = a_test(Class.new_failure, Verdict.fail, name=HOSTILE, check="echo ``` && x")
+    text = report.comment([report_of(hostile, error=HOSTILE, base_run=None)])
     for wrong in ("<script>", "@everyone", "](javascript", "**b**", "\n# h"):
         assert wrong not in text
     assert "Base was not run" in text
     assert "````sh\n  echo ``` && x\n  ````" in text
     assert markdown.code("a`b``") == "``` a`b`` ```"
-    assert report.broken(commit_check(), HOSTILE).status()["state"] == "error"
-    assert "<script>" not in report.broken(commit_check(), HOSTILE).details
+    broken = report.broken(commit_check(), HOSTILE)
+    assert broken.status()["state"] == "error"
+    assert "<script>" not in broken.details
 
 
-def test_pytest_files_are_annotated_where_they_are() -> None:
-    paths = {
-        "tests/test_x.py::test_y[1]": "tests/test_x.py",
-        "Suite.Case": ".github",
-        "/etc/x.py::y": ".github",
-        "../x.py::y": ".github",
-    }
-    for within, path in paths.items():
-        assert (
-            report_of(a_test(Class.new_failure, Verdict.fail, within=within)).annotations[0]["path"]
-            == path
-        )
+@pytest.mark.parametrize(
+    ("within", "path"),
+    [
+        ("tests/test_x.py::test_y[1]", "tests/test_x.py"),
+        ("Suite.Case", ".github"),
+        ("/etc/x.py::y", ".github"),
+        ("../x.py::y", ".github"),
+    ],
+)
+def test_pytest_files_are_annotated_where_they_are(within: str, path: str) -> None:
+    answer = report_of(a_test(Class.new_failure, Verdict.fail, within=within))
+    assert answer.annotations[0]["path"] == path
 
 
 def test_nothing_is_longer_than_github_takes() -> None:
-    many = [
-        a_test(Class.new_failure, Verdict.fail, name=f"{number} " + "x" * 5000, check="y" * 5000)
-        for number in range(300)
-    ]
+    long, failed = "x" * 5000, (Class.new_failure, Verdict.fail)
+    many = [a_test(*failed, name=f"{number} {long}", check=long) for number in range(300)]
     answer = report_of(*many, rule="r" * 300)
     assert len(answer.annotations) == 200
-    assert all(
-        len(annotation["message"]) <= report.MAX_MESSAGE and len(annotation["title"]) <= 255
-        for annotation in answer.annotations
-    )
+    for annotation in answer.annotations:
+        assert len(annotation["message"]) <= report.MAX_MESSAGE
+        assert len(annotation["title"]) <= 255
     assert max(len(answer.status()["context"]), len(answer.check()["name"])) <= 255
     assert len(answer.check()["output"]["summary"]) <= report.MAX_TEXT
     text = report.comment([answer] * 3)
@@ -195,20 +166,13 @@ def test_nothing_is_longer_than_github_takes() -> None:
     assert text.endswith("2 more suites are left out.\n")
 
 
-def test_what_an_waiver_suppresses_is_green_and_says_until_when_whose_and_why() -> None:
-    bad = a_test(Class.new_failure, Verdict.fail)
-    end = datetime(2026, 12, 1, tzinfo=UTC)
-    reason = "the race of @everyone"
-    waiver = WaiverRow(
-        id="o1", owner="kim", reason=reason, expires_at=end, test="v1-x", classes=RED_OR_HOLLOW
-    )
+def test_what_a_waiver_suppresses_is_green_and_says_until_when_whose_and_why() -> None:
+    bad, end = a_test(Class.new_failure, Verdict.fail), datetime(2026, 12, 1, tzinfo=UTC)
+    about = {"owner": "kim", "reason": "the race of @everyone", "expires_at": end}
+    waiver = WaiverRow(id="o1", test="v1-x", classes=RED_OR_HOLLOW, **about)
     answer = report_of(bad._replace(classification=waived(bad.classification, [waiver])))
-    assert (answer.state, answer.words, answer.worth, answer.annotations) == (
-        "success",
-        "1 waived",
-        True,
-        (),
-    )
+    assert (answer.state, answer.words, answer.worth) == ("success", "1 waived", True)
+    assert answer.annotations == ()
     text = report.comment([answer])
     assert "**Waived** (1)" in text
     assert "waived until 2026-12-01 by kim: the race of @\u200beveryone" in text

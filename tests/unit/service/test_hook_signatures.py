@@ -21,19 +21,13 @@ WHSEC = ["whsec_" + letter * 32 for letter in "AB"]
 
 def headers(secret: str, **changes: str) -> dict[str, str]:
     """The headers of a CI, as the public library signs them."""
-    usual = {
-        "webhook-id": "msg_1",
-        "webhook-timestamp": str(NOW),
-        "webhook-signature": Webhook(secret).sign(
-            "msg_1", datetime.fromtimestamp(NOW, UTC), BODY.decode()
-        ),
-    }
+    signature = Webhook(secret).sign("msg_1", datetime.fromtimestamp(NOW, UTC), BODY.decode())
+    usual = {"webhook-id": "msg_1", "webhook-timestamp": str(NOW), "webhook-signature": signature}
     return usual | {f"webhook-{name}": value for name, value in changes.items()}
 
 
 @pytest.mark.parametrize(
-    ("setting", "secrets"),
-    [(None, []), (SecretStr(" a,b ,, "), ["a", "b"]), (SecretStr(""), [])],
+    ("setting", "secrets"), [(None, []), (SecretStr(" a,b ,, "), ["a", "b"]), (SecretStr(""), [])]
 )
 def test_a_setting_may_have_several_secrets(setting: SecretStr | None, secrets: list[str]) -> None:
     assert signing.listed(setting) == secrets
@@ -78,10 +72,7 @@ def test_another_ci_signs_with_any_of_the_secrets_now() -> None:
         (WHSEC, {}, NOW - 301, "-301 s old"),
         ([], {}, NOW, "no signature matches"),
     ):
-        with (
-            time_machine.travel(now, tick=False),
-            pytest.raises(Unverified, match=reason),
-        ):
+        with time_machine.travel(now, tick=False), pytest.raises(Unverified, match=reason):
             signing.verify(secrets, headers(WHSEC[1], **changes), BODY)
 
 

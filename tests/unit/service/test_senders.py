@@ -18,16 +18,9 @@ PROXIES = ("127.0.0.1", "172.18.0.0/16", "fd00::/8")
 @pytest.mark.parametrize(
     ("client", "is_proxy"),
     [
-        ("127.0.0.1", True),
-        ("::ffff:127.0.0.1", True),
-        ("172.18.3.4", True),
-        ("::ffff:172.18.3.4", True),
-        ("fd00::7", True),
-        ("127.0.0.2", False),
-        ("172.19.0.1", False),
-        ("2001:db8::1", False),
-        ("unknown", False),
-        ("", False),
+        *((client, True) for client in ("127.0.0.1", "::ffff:127.0.0.1", "::ffff:172.18.3.4")),
+        *((client, True) for client in ("172.18.3.4", "fd00::7")),
+        *((client, False) for client in ("127.0.0.2", "172.19.0.1", "2001:db8::1", "unknown", "")),
     ],
 )
 def test_the_headers_of_named_proxies_are_believed_and_nobody_elses(

@@ -26,16 +26,11 @@ def test_what_cannot_be_written_is_lost_and_ends_nothing() -> None:
 
 def test_a_process_logs_to_standard_output_without_the_variables_of_its_frames() -> None:
     code = (
-        "import structlog\n"
-        "from gonogo_service.kit import logs\n"
-        "logs.configure()\n"
+        "import structlog; from gonogo_service.kit import logs; logs.configure()\n"
         "log = structlog.get_logger('gonogo.service')\n"
-        "def open_it(token):\n"
-        "    raise RuntimeError('it is broken')\n"
-        "try:\n"
-        "    open_it('gng_' + 'secret')\n"
-        "except RuntimeError:\n"
-        "    log.exception('unforeseen', role='dispatcher')\n"
+        "def open_it(token): raise RuntimeError('it is broken')\n"
+        "try: open_it('gng_' + 'secret')\n"
+        "except RuntimeError: log.exception('unforeseen', role='dispatcher')\n"
         "log.info('goes on')\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
