@@ -145,6 +145,7 @@ events = Endpoint("/jobs", "/events")
 cancel_gauge = Endpoint("/gauges", ":cancel")
 cancel_bisection = Endpoint("/bisections", ":cancel")
 cancel_run = Endpoint("/runs", ":cancel")
+resubmit_run = Endpoint("/runs", ":resubmit")
 change_flag = Endpoint("/flags")
 waiver_api = Endpoint("/waivers")
 schedule_api = Endpoint("/schedules")  # forms.toml names these two

@@ -13,9 +13,10 @@ from gonogo_dashboards.flags import flag_page
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.overview.numbers import NumberLine
-from gonogo_service.flags.attention import Night, OpenFlags, RedJob
+from gonogo_service.flags.attention import Night, OpenFlags
 from gonogo_service.jobs.queue_estimate import QueueStatus
 from gonogo_service.overview.news import News
+from gonogo_service.suites.run_changes import Change, ChangedJob
 from gonogo_service.tests.standings import Kind
 from gonogo_service.tests.variants import Variant
 
@@ -56,7 +57,7 @@ class NightView:
 
     runs: int
     ended: int
-    new: tuple[RedJob, ...]
+    new: tuple[ChangedJob, ...]
     old: int
     words: str
 
@@ -103,14 +104,14 @@ def labeled(news: News, entries: Mapping[str, str]) -> News:
 
 def last_night(night: Night) -> NightView:
     """Return the runs of the last 24 hours."""
-    new = tuple(job for job in night.red if job.new)
+    new = tuple(job for job in night.red if job.change is Change.newly_red)
     old = len(night.red) - len(new)
     text = "No suite ran in the last 24 hours"
     if night.runs:
         least = "" if night.whole else "at least "
         text = f"{words.count(night.runs, 'run')} in the last 24 hours, {night.ended} finished:"
         text += f" {least}{words.count(len(new), 'new failure')}"
-        text += f", {old} that failed the last time too" if old else ""
+        text += f", {old} that failed in the run before too" if old else ""
         text += f", {night.suspect} at the edge of rounding (suspect)" if night.suspect else ""
     return NightView(night.runs, night.ended, new, old, f"{text}.")
 

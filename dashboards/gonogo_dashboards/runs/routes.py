@@ -36,7 +36,7 @@ def add(site: Site) -> None:
     def run(session: Session, request: Request, now: datetime) -> run_page.RunView | None:
         return run_page.run(session, request.path_params["run_id"], now)
 
-    site.add_list(urls.RUNS, "runs/runs.html", RUN, run_page.runs, "How did the suites end?")
+    site.add_list(urls.RUNS, "runs/runs.html", RUN, run_page.listed, "How did the suites end?")
     site.add(
         urls.RUNS + "/{run_id}",
         "runs/run.html",

@@ -10,27 +10,23 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import case, func, select
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 
-from gonogo.flakiness.classes import LOST
 from gonogo.flakiness.flag_kinds import FlagKind
-from gonogo.spec.verdicts import WORST_FIRST, Verdict
+from gonogo.spec.verdicts import Verdict
 from gonogo_service.flags import store
 from gonogo_service.flags.model import OPEN, FlagRow
-from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.ids import floor
-from gonogo_service.kit.database.states import JobState
-from gonogo_service.suites.model import RunJobRow, RunRow
+from gonogo_service.suites import run_changes
+from gonogo_service.suites.model import RunRow
+from gonogo_service.suites.run_changes import ChangedJob
 from gonogo_service.tests.model import TestSpecRow
-from gonogo_service.tests.variants import ENDED, NAMES, Variant, newest_builds
+from gonogo_service.tests.variants import Variant, newest_builds
 
-RED = (*LOST, Verdict.fail, Verdict.fail_by_tolerance)
 NIGHT = timedelta(days=1)
 MAX_RUNS = 200
 """Maximum number of the last day's runs that are read, newest first."""
-MAX_RED = 400
-"""Maximum number of their red jobs that are compared with earlier jobs."""
 MAX_FLAGS = 5000
 """Maximum number of open flags whose newest build is looked up, newest first."""
 
@@ -62,35 +58,14 @@ class OpenFlags:
 
 
 @dataclass(frozen=True)
-class RedJob:
-    """A job of a run that ended red."""
-
-    job: str
-    run: str
-    suite: str
-    name: str
-    build: str
-    verdict: str
-    before: str | None
-    """The verdict of the test's last job before the run, if there is one."""
-    words: str | None
-    """The diagnosis or the error."""
-
-    @property
-    def new(self) -> bool:
-        """Return whether the test wasn't red the last time."""
-        return self.before not in RED
-
-
-@dataclass(frozen=True)
 class Night:
     """The runs of the last day: their number, how many have ended, and their red jobs."""
 
     runs: int
     ended: int
-    red: tuple[RedJob, ...]
+    red: tuple[ChangedJob, ...]
     whole: bool
-    """True if all runs and all red jobs were read."""
+    """True if all runs were read."""
     suspect: int
     """Number of jobs of ended runs that are at the edge of what rounding explains."""
 
@@ -138,53 +113,17 @@ def open_flags(session: Session, *, latest: int) -> tuple[list[OpenFlags], int]:
 def night(session: Session, *, now: datetime) -> Night:
     """Return the runs of the last day with their red jobs, the worst first.
 
-    Newly red jobs come before those whose test was red the last time, too.
+    Newly red jobs come before those whose test was red in the run before, too.
     """
-    columns = RunRow.id, RunRow.name, RunRow.job_counts, RunRow.finished_at
-    query = select(*columns).where(RunRow.id >= floor(now - NIGHT)).order_by(RunRow.id.desc())
-    rows = session.execute(query.limit(MAX_RUNS + 1)).all()
-    runs = rows[:MAX_RUNS]
-    # An ended run stores its jobs' verdicts, so that the jobs of most runs need not be read.
-    maybe_red = [
-        run.id
-        for run in runs
-        if run.finished_at is None or any(verdict in run.job_counts for verdict in RED)
-    ]
-    red = _red(session, maybe_red) if maybe_red else []
+    query = select(RunRow).where(RunRow.id >= floor(now - NIGHT)).order_by(RunRow.id.desc())
+    rows = run_changes.read(session, query.limit(MAX_RUNS + 1))
+    runs = [run for run, _ in rows[:MAX_RUNS]]
+    red = [job for _, changes in rows[:MAX_RUNS] for job in changes.jobs if job.change.is_red]
+    red.sort(key=lambda job: (job.change.rank, job.verdict.rank))
     return Night(
         len(runs),
         sum(run.finished_at is not None for run in runs),
-        tuple(red[:MAX_RED]),
-        len(rows) <= MAX_RUNS and len(red) <= MAX_RED,
+        tuple(red),
+        len(rows) <= MAX_RUNS,
         sum(run.job_counts.get(Verdict.suspect, 0) for run in runs),
     )
-
-
-def _red(session: Session, runs: list[str]) -> list[RedJob]:
-    job = aliased(JobRow)
-    # jobs of a run have later ids than their run
-    earlier = JobRow.id < RunJobRow.run_id, JobRow.state == JobState.finished, ENDED
-    before = (
-        select(JobRow.verdict)
-        .where(*(getattr(JobRow, name) == getattr(job, name) for name in NAMES), *earlier)
-        .order_by(JobRow.id.desc())
-        .limit(1)
-        .correlate(job, RunJobRow)
-        .scalar_subquery()
-    )
-    ranks = {str(verdict): verdict.rank for verdict in WORST_FIRST}
-    rank: Any = case(ranks, value=job.verdict, else_=len(ranks))
-    words = func.coalesce(job.diagnosis["words"].as_string(), job.error)
-    columns = job.id, RunJobRow.run_id, RunRow.name.label("suite"), RunJobRow.name, job.build
-    query = (
-        select(*columns, job.verdict, before, words, job.state)
-        .join(RunJobRow, RunJobRow.job_id == job.id)
-        .join(RunRow, RunRow.id == RunJobRow.run_id)
-        # Not by state: the database would use its index, which leads to every job.
-        .where(RunJobRow.run_id.in_(runs), job.verdict.in_(RED))
-        .order_by(rank, job.id.desc())
-        .limit(MAX_RED + 1)
-    )
-    rows = session.execute(query).all()
-    jobs = [RedJob(*fields) for *fields, state in rows if state == JobState.finished]
-    return sorted(jobs, key=lambda job: not job.new)

@@ -202,21 +202,23 @@ def resubmit(
     old = session.get(JobRow, job_id) if is_id(job_id) else None
     if old is None or old.kind is not JobKind.seeds:
         return None
-    first = session.get_one(ChunkRangeRow, (job_id, 0))
-    return create(
-        session,
-        from_object(
-            NewJob,
-            old,
-            canonical=old.test,
-            elements=int(old.request["elements"]),
-            seeds=work.expand(first.seeds),  # without those that suspect seeds added
-            repeats=len(first.members),
-            queue_deadline_s=(old.deadline_at - old.created_at).total_seconds(),
-            owner=owner,
-            chunk_seconds=chunk_seconds,
-            resubmit_of=old.id,
-            commit=old.commit and vars(old.commit),
-            stop_on_finding=None if old.sequential is None else old.sequential.stop_on_finding,
-        ),
+    return create(session, again(session, old, owner=owner, chunk_seconds=chunk_seconds))
+
+
+def again(session: Session, old: JobRow, *, owner: str, chunk_seconds: float) -> NewJob:
+    """Return the new job with the request of a job of seeds."""
+    first = session.get_one(ChunkRangeRow, (old.id, 0))
+    return from_object(
+        NewJob,
+        old,
+        canonical=old.test,
+        elements=int(old.request["elements"]),
+        seeds=work.expand(first.seeds),  # without those that suspect seeds added
+        repeats=len(first.members),
+        queue_deadline_s=(old.deadline_at - old.created_at).total_seconds(),
+        owner=owner,
+        chunk_seconds=chunk_seconds,
+        resubmit_of=old.id,
+        commit=old.commit and vars(old.commit),
+        stop_on_finding=None if old.sequential is None else old.sequential.stop_on_finding,
     )

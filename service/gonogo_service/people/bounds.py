@@ -65,7 +65,7 @@ RULES: Final[tuple[tuple[str, str, Check], ...]] = (
         lambda session, who, name, query: not who.suites and _job(session, who, name, query),
     ),
     ("GET", rf"/runs/{_NAME}(/results)?", _run),
-    ("POST", rf"/runs/{_NAME}:cancel", _run),
+    ("POST", rf"/runs/{_NAME}:(cancel|resubmit)", _run),
     ("GET", rf"/suites/{_NAME}", lambda _session, who, name, _query: _suite(who, name)),
     ("GET", "/runs", lambda _session, who, _name, query: _suite(who, query.get("suite"))),
     ("GET", "/compare", _compared),

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 from sqlalchemy.orm.attributes import set_committed_value
 
 from gonogo.spec.verdicts import Verdict, by_verdict
@@ -127,6 +127,14 @@ def newest(session: Session, limit: int, **fields: Any) -> list[RunRow]:
     return list(session.scalars(query))
 
 
+def newest_of_suites(session: Session, limit: int) -> list[RunRow]:
+    """Return the newest run of each suite, those of the suites that ran last."""
+    later = aliased(RunRow)
+    newer = select(later.id).where(later.name == RunRow.name, later.id > RunRow.id).exists()
+    query = select(RunRow).where(~newer).order_by(RunRow.id.desc()).limit(limit)
+    return list(session.scalars(query))
+
+
 def current(session: Session, row: RunRow, run_jobs: Sequence[RunJob] | None = None) -> RunRow:
     """Return a run with the counts of its jobs as they are now; nothing is written."""
     if not row.state.final:
@@ -156,6 +164,19 @@ def members(session: Session, run_id: str) -> list[RunJob]:
 def _member(state: str, verdict: str | None, **fields: Any) -> RunJob:
     judged = None if verdict is None else Verdict(verdict)
     return RunJob(state=JobState(state), verdict=judged, **fields)
+
+
+def resubmit(session: Session, old: RunRow, *, owner: str, chunk_seconds: float) -> RunRow:
+    """Create a run of the same jobs. Notify the dispatcher after the commit."""
+    query = select(RunJobRow.name, JobRow).join(JobRow, JobRow.id == RunJobRow.job_id)
+    query = query.where(RunJobRow.run_id == old.id).order_by(RunJobRow.number)
+    again = [
+        (name, jobs.again(session, job, owner=owner, chunk_seconds=chunk_seconds))
+        for name, job in session.execute(query)
+    ]
+    fields = ("suite_version", "builds", "labels", "commit")
+    same = {field: getattr(old, field) for field in fields}
+    return create(session, again, name=old.name, owner=owner, **same)
 
 
 def open_of(session: Session, schedule_id: str) -> str | None:

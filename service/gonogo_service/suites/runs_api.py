@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastapi import Request, Response
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from gonogo.spec.verdicts import Verdict
 from gonogo_service.jobs.api.schemas import JobLinks
 from gonogo_service.jobs.api.schemas import links as job_links
 from gonogo_service.kit import idempotency, rows
@@ -15,9 +17,10 @@ from gonogo_service.kit.database.states import RunState
 from gonogo_service.kit.resource import Act, Resource
 from gonogo_service.people import bounds, idempotency_keys
 from gonogo_service.people.context import Ctx, Submitter
-from gonogo_service.suites import noun, runs, submission
+from gonogo_service.suites import noun, run_changes, runs, submission
 from gonogo_service.suites.bodies import RunIn
 from gonogo_service.suites.model import JobsOfRun, RunLinks, RunRow, SeedsOfRun, SuiteOfRun
+from gonogo_service.suites.run_changes import Change
 from gonogo_service.suites.runs import RunJob
 
 
@@ -33,8 +36,12 @@ class RunAccepted:
 
 @dataclass(frozen=True)
 class JobOfRun(RunJob):
-    """The summary of a run's job."""
+    """The summary of a run's job, and how it compares with the run before."""
 
+    change: Change | None
+    """null: neither red nor hollow, in this run or before"""
+    verdict_before: Verdict | None
+    """The verdict of its test in the run before; null unless it changed or is bad"""
     links: JobLinks
 
 
@@ -51,6 +58,7 @@ DETAILS = rows.extended_answer(
     "RunDetails",
     without=COUNTS,
     **PARTS,
+    before=(str | None, "The last finished run of its suite before it, on its branch"),
     tests=(list[JobOfRun], "Its jobs, in the order of the suite"),
 )
 
@@ -58,8 +66,15 @@ DETAILS = rows.extended_answer(
 def details(_context: object, session: Session, run: RunRow) -> dict[str, Any]:
     """Return a run with its jobs, as they are now."""
     members = runs.members(session, run.id)
-    tests = [JobOfRun(**vars(member), links=job_links(member.id)) for member in members]
-    return rows.values(DETAILS, runs.current(session, run, members), tests=tests)
+    ((_, changes),) = run_changes.read(session, select(RunRow).where(RunRow.id == run.id))
+    changed = {one.job: (one.change, one.before) for one in changes.jobs}
+    tests = [
+        JobOfRun(**vars(job), change=change, verdict_before=before, links=job_links(job.id))
+        for job in members
+        for change, before in (changed.get(job.id, (None, None)),)
+    ]
+    now = runs.current(session, run, members)
+    return rows.values(DETAILS, now, before=changes.before, tests=tests)
 
 
 RUNS = Resource(
@@ -109,6 +124,29 @@ def submit(
         return accepted(submission.submit(session, content, order, settings, owner, "suite"))
 
     return idempotency_keys.created(context, request, who, key, body, make)
+
+
+@router.post(
+    "/runs/{run_id}:resubmit",
+    status_code=202,
+    responses={202: {"model": RunAccepted}},
+    response_class=Response,
+    summary="Run a suite again",
+)
+def resubmit(
+    context: Ctx, who: Submitter, request: Request, run_id: str, key: idempotency.Key = None
+) -> Response:
+    """Submit a new run of the same tests on the same builds, owned by the caller."""
+
+    def make(session: Session) -> RunAccepted:
+        old, seconds = RUNS.require(session, who, run_id), context.settings.chunk_seconds
+        run = runs.resubmit(session, old, owner=who.name, chunk_seconds=seconds)
+        detail = {"suite": run.name, "builds": run.builds, "jobs": run.job_count}
+        again = {**detail, "resubmit_of": run_id}
+        Act(context, session, who).audit(action="run.submitted", subject=run.id, detail=again)
+        return accepted(run)
+
+    return idempotency_keys.created(context, request, who, key, None, make)
 
 
 @router.post("/runs/{run_id}:cancel", status_code=202, response_model=RUN, summary="Cancel a run")

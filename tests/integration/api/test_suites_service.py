@@ -177,7 +177,9 @@ def test_the_verdict_of_a_run_is_its_worst_job_and_is_told_once(api: Api) -> Non
     assert done["jobs"]["verdicts"] == {"pass_by_tolerance": 2, "pass": 4}
     assert messages(api) == [{"run": run_id, "version": done["version"]}]
     (listed,) = api.get("/runs", params={"suite": "nightly", "state": "finished"})["items"]
-    assert listed == {name: value for name, value in done.items() if name != "tests"}
+    assert listed == {
+        name: value for name, value in done.items() if name not in ("tests", "before")
+    }
     assert api.get("/runs?state=running")["items"] == []
 
 

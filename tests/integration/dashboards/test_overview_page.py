@@ -140,7 +140,7 @@ def night(current: Session, **rights: bool | None) -> None:
     conclude(current)
 
 
-def test_a_failure_is_new_if_the_test_was_not_red_the_time_before(engine: Engine) -> None:
+def test_a_failure_is_new_if_the_test_was_not_red_in_the_run_before(engine: Engine) -> None:
     with session(engine) as current:
         night(current, a=True, b=False, c=True)
         test = {**stored_jobs.NIGHTLY, "epsilon": 1e-5 * ord("a")}
@@ -150,17 +150,17 @@ def test_a_failure_is_new_if_the_test_was_not_red_the_time_before(engine: Engine
         stored_jobs.finish(current, compared.id)
         night(current, a=False, b=False, c=True, d=False, a2=False, e=None)
     view = look(engine)
-    # what the same run gave before, or a comparison of builds, is not "the time before"
+    # what the same run gave before, or a job beside it, is not the run before
     assert [(line.name, line.before) for line in view.night.new] == [
+        ("a", "pass"),
         ("a2", "pass"),
         ("d", None),
-        ("a", "pass"),
         ("b", None),
     ]
     assert (view.night.runs, view.night.ended, view.night.old) == (2, 1, 1)
     assert (
         view.night.words == "2 runs in the last 24 hours, 1 finished: 4 new failures,"
-        " 1 that failed the last time too."
+        " 1 that failed in the run before too."
     )
     assert view.night.new[0].words == f"dx: {stored_jobs.FAULT}"
     assert ("failures", 4) in [(need.what, need.count) for need in view.needs]
