@@ -3,15 +3,16 @@ with blocker and regression."""
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import documented
+import forked
 from patience import scaled
-from running_service import Service, gonogo
+from records import pick
+from running_service import Service, clean_environment, submit
 from servers import RedisServer
 
 STAGES = ("API exists", "stub kernels", "kernels", "launch")
@@ -35,7 +36,7 @@ HANGS = "import time\ndef test_fits(): pass\ndef test_runs():\n    while True: t
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("pytest-service")
-    builds = []
+    texts = []
     for name, third in (("op-1", PASSES), ("op-2", HANGS)):
         root = folder / name
         root.mkdir()
@@ -44,45 +45,28 @@ def place(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer) -
         (root / "test_stage3.py").write_text(third)
         if name == "op-1":
             (root / "stubs.jsonl").touch()
-        builds.append(BUILD.format(name=name, root=root, limit_s=scaled(10)))
-    (folder / "builds.toml").write_text("\n".join(builds))
-    service = Service(
-        folder,
-        f"sqlite:///{folder / 'gonogo.sqlite'}",
-        redis_server.url,
-        GONOGO_BUILDS=str(folder / "builds.toml"),
-    )
+        texts.append(BUILD.format(name=name, root=root, limit_s=scaled(10)))
+    (folder / "builds.toml").write_text("\n".join(texts))
+    url, builds = f"sqlite:///{folder / 'gonogo.sqlite'}", str(folder / "builds.toml")
+    service = Service(folder, url, redis_server.url, GONOGO_BUILDS=builds)
     service.workers.clear()
     try:
         service.add_worker("pytest")
         service.start_all_but_workers()
         with service.client() as client:
             for sequence, name in enumerate(("op-1", "op-2"), 1):
-                client.call(
-                    "POST",
-                    "/builds",
-                    body={"name": name, "executor": "pytest", "branch": "op", "sequence": sequence},
-                )
+                place = {"executor": "pytest", "branch": "op", "sequence": sequence}
+                client.call("POST", "/builds", body={"name": name, **place})
         yield service
     finally:
         service.close()
 
 
-def job_of(build: str, **selection: Any) -> dict[str, Any]:
-    """The body of a job of the staged suite."""
-    target = {"executor": "pytest", "arch": "wormhole", "board": "n150"}
-    return {
-        "test": {"selection": {"suite": "staged", **selection}},
-        "build": build,
-        "target": target,
-        "seeds": {"start": 0, "count": 1},
-    }
-
-
-def run(place: Service, build: str, **selection: Any) -> tuple[str, dict[str, Any]]:
+def run(place: Service, build: str) -> tuple[str, dict[str, Any]]:
     """Run a job of the staged suite to its end; return its id and its diagnosis."""
+    target = {"executor": "pytest", "arch": "wormhole", "board": "n150"}
     with place.client() as client:
-        job = client.call("POST", "/jobs", body=job_of(build, **selection))["id"]
+        job = submit(client, build=build, target=target, test={"selection": {"suite": "staged"}})
         assert client.wait(job)["state"] == "finished", place.logs()
         return job, client.call("GET", f"/jobs/{job}/diagnosis")
 
@@ -97,22 +81,13 @@ def test_a_suite_whose_kernels_hang_since_the_last_build(place: Service) -> None
     assert before["words"] == "All 4 stages passed."
 
     job, diagnosis = run(place, "op-2")
-    assert statuses(diagnosis) == list(
-        zip(STAGES, ("passed", "partial", "hung", "blocked"), strict=True)
-    ), place.logs()
+    expected = dict(zip(STAGES, ("passed", "partial", "hung", "blocked"), strict=True))
+    assert dict(statuses(diagnosis)) == expected, place.logs()
     assert diagnosis["stages"]["blocker"] == "kernels"
-    assert [
-        (regression["stage"], regression["since"])
-        for regression in diagnosis["stages"]["regressions"]
-    ] == [
-        ("stub kernels", "op-1"),
-        ("kernels", "op-1"),
-        ("launch", "op-1"),
-    ]
-    assert diagnosis["words"].startswith(
-        "Of 4 stages 1 passed, 2 (stub kernels) partial, 4 (launch) blocked, 3 (kernels) "
-        "hung; the blocker is"
-    )
+    regressions = [pick(one, "stage", "since") for one in diagnosis["stages"]["regressions"]]
+    assert regressions == [(name, "op-1") for name in ("stub kernels", "kernels", "launch")]
+    counted = "Of 4 stages 1 passed, 2 (stub kernels) partial, 4 (launch) blocked, 3 (kernels) hung"
+    assert diagnosis["words"].startswith(f"{counted}; the blocker is")
     assert diagnosis["verdict"] == "hang"
 
     page = documented.HTTP.get(f"{place.url}/jobs/{job}")
@@ -123,32 +98,10 @@ def test_a_suite_whose_kernels_hang_since_the_last_build(place: Service) -> None
     twin = documented.HTTP.get(f"{place.url}/jobs/{job}.json").json()
     assert statuses(twin["diagnosis"]) == statuses(diagnosis)
 
-    done = subprocess.run(
-        gonogo("diagnose", job),
-        env=place.environment | {"GONOGO_URL": place.url},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = forked.run(("diagnose", job), clean_environment(GONOGO_URL=place.url), place.folder)
     assert "blocker; test_stage3.py::test_runs hung" in done.stdout
 
     with place.client() as client:
         (result,) = client.pages(f"/jobs/{job}/results", limit=10)
     assert result["outputs"]["test_stage3.py::test_fits"]["outcome"] == "passed"
     assert result["outputs"]["launch: blocked"]["verdict"] == "skipped"
-
-
-def test_only_the_stages_up_to_the_one_asked_for(place: Service) -> None:
-    _, diagnosis = run(place, "op-2", stages=["stub kernels"])
-    assert statuses(diagnosis) == [("API exists", "passed"), ("stub kernels", "partial")]
-    assert [regression["stage"] for regression in diagnosis["stages"]["regressions"]] == [
-        "stub kernels"
-    ]
-
-
-def test_the_stage_that_was_asked_for_must_exist(place: Service) -> None:
-    with place.client() as client:
-        job = client.call("POST", "/jobs", body=job_of("op-1", stages=["soon"]))["id"]
-        assert client.wait(job)["verdict"] == "error"
-        (result,) = client.pages(f"/jobs/{job}/results", limit=10)
-    assert "no stage 'soon'; it has: API exists, stub kernels, kernels, launch" in result["message"]

@@ -17,7 +17,8 @@ import forked
 from gonogo.cli.kit.client import Client
 from gtest_programs import BEHAVIOURS, LAYERNORM, builds_file
 from patience import scaled
-from running_service import Service, clean_environment, family, until
+from records import pick
+from running_service import Service, clean_environment, family, submit, until
 from servers import RedisServer
 
 TARGET = {"executor": "gtest", "arch": "wormhole", "board": "n150"}
@@ -33,13 +34,9 @@ def place(
     spoil the next."""
     folder = tmp_path_factory.mktemp("selections")
     builds = builds_file(folder, gtest_programs)
-    service = Service(
-        folder,
-        f"sqlite:///{folder / 'gonogo.sqlite'}",
-        redis_server.url,
-        GONOGO_BUILDS=str(builds),
-        GONOGO_PER_SEED_DEADLINE_S=str(scaled(20)),
-    )
+    url, limit = f"sqlite:///{folder / 'gonogo.sqlite'}", {"GONOGO_PER_SEED_DEADLINE_S": scaled(20)}
+    settings = {name: str(value) for name, value in (limit | {"GONOGO_BUILDS": builds}).items()}
+    service = Service(folder, url, redis_server.url, **settings)
     service.workers.clear()
     try:
         service.add_worker("gtest")
@@ -52,54 +49,29 @@ def place(
         service.close()
 
 
-def run(
-    client: Client,
-    build: str,
-    count: int = 1,
-    *,
-    start: int = 0,
-    body: dict[str, Any] | None = None,
-    **selection: Any,
-) -> dict[str, Any]:
+def run(client: Client, build: str, suite: str, count: int = 1) -> dict[str, Any]:
     """Submit a selection, wait for its end and return the job."""
-    request = {
-        "test": {"selection": selection},
-        "build": build,
-        "target": TARGET,
-        "seeds": {"start": start, "count": count},
-    }
-    return client.wait(str(client.call("POST", "/jobs", body=request | (body or {}))["id"]))
+    test = {"selection": {"suite": suite}}
+    return client.wait(submit(client, count, test=test, build=build, target=TARGET))
 
 
 def items(client: Client, job: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the job's iterations in order."""
-    return sorted(
-        client.pages(f"/jobs/{job['id']}/results"),
-        key=lambda item: (item["iteration"], item["repeat"]),
-    )
+    return sorted(client.pages(f"/jobs/{job['id']}/results"), key=lambda item: item["iteration"])
 
 
 def test_the_hollow_one_of_two_green_tests_is_found_out_and_its_term_named(place: Service) -> None:
     with place.client() as client:
-        job = run(client, LAYERNORM, 2, suite="nightly")
+        job = run(client, LAYERNORM, "nightly", 2)
         assert job["verdict"] == "pass_by_tolerance", f"{job}\n{place.logs()}"
         assert job["outcomes"] == {"passed": 4}
-        assert (job["kernel"], job["test"]) == ("selection", {"selection": {"suite": "nightly"}})
         for item in items(client, job):
             assert item["seed"] is None
-            right, wrong = (
-                item["outputs"][f"LayerNormBackward.{name}"] for name in ("Right", "SubtractsTwice")
-            )
-            assert (right["verdict"], right["explanation"], right["outcome"]) == (
-                "pass",
-                "explained",
-                "passed",
-            )
-            assert (wrong["verdict"], wrong["explanation"], wrong["outcome"]) == (
-                "pass_by_tolerance",
-                "unexplained",
-                "passed",
-            )
+            names = ("verdict", "explanation", "outcome")
+            right = pick(item["outputs"]["LayerNormBackward.Right"], *names)
+            wrong = pick(item["outputs"]["LayerNormBackward.SubtractsTwice"], *names)
+            assert right == ("pass", "explained", "passed")
+            assert wrong == ("pass_by_tolerance", "unexplained", "passed")
             dx = item["outputs"]["LayerNormBackward.SubtractsTwice/dx"]
             assert dx["tolerance_ratio"] < 1
             assert dx["rounding_ratio"] > 100
@@ -108,17 +80,15 @@ def test_the_hollow_one_of_two_green_tests_is_found_out_and_its_term_named(place
             assert dx["arithmetic"]
         assert [item["iteration"] for item in items(client, job)] == [0, 1]
         diagnosis = client.call("GET", f"/jobs/{job['id']}/diagnosis")
-        assert diagnosis["words"].startswith(
-            "LayerNormBackward.SubtractsTwice/dx: s1 is subtracted twice"
-        )
+        found = "LayerNormBackward.SubtractsTwice/dx: s1 is subtracted twice"
+        assert diagnosis["words"].startswith(found)
         assert diagnosis["seed"] is None
         assert diagnosis["iteration"] in {0, 1}
         (flag,) = client.pages("/flags", kind="passes_by_tolerance")
-        flag = client.call("GET", f"/flags/{flag['id']}")
-        assert flag["evidence"]["output"] == "LayerNormBackward.SubtractsTwice/dx"
-        assert flag["evidence"]["tolerance"]["atol"] == 0.5
-        assert flag["evidence"]["seeds"] == 2
-        assert "--suite nightly" in flag["evidence"]["check"]
+        evidence = client.call("GET", f"/flags/{flag['id']}")["evidence"]
+        assert pick(evidence, "output", "seeds") == ("LayerNormBackward.SubtractsTwice/dx", 2)
+        assert evidence["tolerance"]["atol"] == 0.5
+        assert "--suite nightly" in evidence["check"]
         page = documented.HTTP.get(f"{place.url}/jobs/{job['id']}").text
         assert "LayerNormBackward.SubtractsTwice" in page
         assert "s1 is subtracted twice" in page
@@ -127,13 +97,13 @@ def test_the_hollow_one_of_two_green_tests_is_found_out_and_its_term_named(place
 
 def test_green_and_red_without_arrays_are_not_judged_and_both_are_told(place: Service) -> None:
     with place.client() as client:
-        job = run(client, BEHAVIOURS, 2, suite="plain")
+        job = run(client, BEHAVIOURS, "plain", 2)
         assert job["verdict"] == "not_judged", f"{job}\n{place.logs()}"
         assert job["counts"] == {"not_judged": 2}
         assert job["outcomes"] == {"passed": 4, "failed": 4, "skipped": 4}
         first = items(client, job)[0]
         outcomes = {
-            name.removeprefix("Plain."): (output["verdict"], output["outcome"])
+            name.removeprefix("Plain."): pick(output, "verdict", "outcome")
             for name, output in first["outputs"].items()
         }
         assert outcomes == {
@@ -145,46 +115,26 @@ def test_green_and_red_without_arrays_are_not_judged_and_both_are_told(place: Se
             "DISABLED_IsDisabled": ("skipped", "skipped"),
         }
         thrice = first["outputs"]["Plain.FailsThreeTimesOnOneExpression"]
-        assert [(failure["expression"], failure["count"]) for failure in thrice["failures"]] == [
-            ("allclose(max_diff)", 3)
-        ]
+        (failure,) = thrice["failures"]
+        assert pick(failure, "expression", "count") == ("allclose(max_diff)", 3)
         assert thrice["measurements"] == {"max_diff": 0.75}
         assert first["outputs"]["Plain.RecordsNumbers"]["measurements"]["tiles"] == 265
         assert job["diagnosis"] is None
         page = documented.HTTP.get(f"{place.url}/jobs/{job['id']}").text
         assert "allclose(max_diff)" in page
         assert "chart-seeds" not in page  # no numbers, no scatter of them
-        rows = list(
-            csv.DictReader(
-                io.StringIO(
-                    documented.HTTP.get(
-                        f"{place.url}/api/v1/jobs/{job['id']}/results?format=csv"
-                    ).text
-                )
-            )
-        )
+        address = f"{place.url}/api/v1/jobs/{job['id']}/results?format="
+        rows = list(csv.DictReader(io.StringIO(documented.HTTP.get(f"{address}csv").text)))
         assert len(rows) == 12
         assert {(row["seed"], row["iteration"]) for row in rows} == {("", "0"), ("", "1")}
         assert {row["outcome"] for row in rows} == {"passed", "failed", "skipped"}
-        lines = documented.HTTP.get(
-            f"{place.url}/api/v1/jobs/{job['id']}/results?format=ndjson"
-        ).text.splitlines()
+        lines = documented.HTTP.get(f"{address}ndjson").text.splitlines()
         assert [json.loads(line)["iteration"] for line in lines] == [0, 1]
-
-
-def test_nothing_selected_is_absent_and_skipped_is_skipped(place: Service) -> None:
-    with place.client() as client:
-        not_run = run(client, BEHAVIOURS, 2, filter="Nope.*")
-        assert (not_run["verdict"], not_run["outcomes"]) == ("not_run", {"not_run": 2})
-        assert {item["message"] for item in items(client, not_run)} == {"no test was selected"}
-        skipped = run(client, BEHAVIOURS, filter="Plain.Skips*:Plain.DISABLED*")
-        assert (skipped["verdict"], skipped["outcomes"]) == ("skipped", {"skipped": 2})
-        assert documented.HTTP.get(f"{place.url}/jobs/{not_run['id']}").status_code == 200
 
 
 def test_a_hang_names_its_test_and_leaves_no_process(place: Service) -> None:
     with place.client() as client:
-        job = run(client, BEHAVIOURS, suite="quick")
+        job = run(client, BEHAVIOURS, "quick")
         assert job["verdict"] == "hang", f"{job}\n{place.logs()}"
         (item,) = items(client, job)
         assert {name: output["outcome"] for name, output in item["outputs"].items()} == {
@@ -193,23 +143,14 @@ def test_a_hang_names_its_test_and_leaves_no_process(place: Service) -> None:
             "BadHang.After": "skipped",
         }
         assert "waiting for the reader kernel" in item["outputs"]["BadHang.Spins"]["message"]
-        assert any(
-            artifact["kind"] == "log" for artifact in client.pages(f"/jobs/{job['id']}/artifacts")
-        )
-    until(
-        lambda: not any("behaviours" in process.name() for process in family(place.workers[0].pid)),
-        15,
-        "the hung program is gone",
-    )
+        artifacts = client.pages(f"/jobs/{job['id']}/artifacts")
+        assert "log" in {artifact["kind"] for artifact in artifacts}
 
+    def is_gone() -> bool:
+        processes = family(place.workers[0].pid)
+        return not any("behaviours" in process.name() for process in processes)
 
-def test_a_named_group_shows_what_a_test_alone_does_not(place: Service) -> None:
-    with place.client() as client:
-        grouped, alone = (
-            run(client, BEHAVIOURS, suite=suite)["outcomes"] for suite in ("in-order", "alone")
-        )
-        assert grouped == {"passed": 2}
-        assert alone == {"passed": 2, "failed": 1}  # Order.NeedsFirst fails in a process of its own
+    until(is_gone, what="the hung program's end")
 
 
 def call(place: Service, *words: str, code: int) -> str:
@@ -221,17 +162,8 @@ def call(place: Service, *words: str, code: int) -> str:
 
 
 def test_the_command_submits_and_a_red_test_is_never_exit_code_0(place: Service) -> None:
-    common = (
-        "submit",
-        "--executor",
-        "gtest",
-        "--build",
-        BEHAVIOURS,
-        "--watch",
-        "--json",
-        "--fail-on",
-        "hollow",
-    )
+    words = f"submit --executor gtest --build {BEHAVIOURS} --watch --json --fail-on hollow"
+    common = words.split()
     green = json.loads(call(place, *common, "--filter", "Plain.Passes", code=0))
     assert (green["verdict"], green["outcomes"]) == ("not_judged", {"passed": 1})
     red = json.loads(call(place, *common, "--filter", "Plain.FailsOn*", code=1))
