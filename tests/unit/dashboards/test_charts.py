@@ -17,7 +17,7 @@ from gonogo.closeness import NEEDED_RTOLS
 from gonogo.flakiness.history import Change, Changes, Tail, Threshold
 from gonogo.flakiness.rates import rate
 from gonogo.gauge.comparators import Comparator, beyond
-from gonogo.gauge.curves import MAX_STEPS, Curves, curves
+from gonogo.gauge.curves import MAX_STEPS, curves
 from gonogo.gauge.summary import MeasuredRate
 from gonogo.judging.error_maps import error_map
 from gonogo.spec.tolerances import Tolerance
@@ -44,6 +44,10 @@ def mark(seed: int = 0, verdict: str = "pass", **statistics: float | None) -> Ma
     return Mark("job", seed, 0, verdict, explanation, None, statistics, output)
 
 
+def hollow(seed: int) -> Mark:
+    return mark(seed, "pass_by_tolerance", **HOLLOW)
+
+
 def plot(*marks: Mark, metric: str = TOLERANCE_RATIO) -> SeedPlot:
     return plots.picture("dx", metric, len(marks), marks)
 
@@ -62,20 +66,21 @@ def named(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {series["name"]: series for series in options["series"]}
 
 
+# the seeds of a job
+
+
 def test_a_seed_lies_above_its_line_of_rounding_exactly_where_it_is_unexplained() -> None:
-    hollow, right = mark(0, "pass_by_tolerance", **HOLLOW), mark(1, **RIGHT)
-    shown = plot(hollow, right)
+    shown = plot(hollow(0), mark(1, **RIGHT))
     assert shown.marks[0].rounding == pytest.approx(0.101 / 50)
     assert [one.value <= one.rounding for one in shown.marks] == [False, True]
     assert "1 of 2 seeds shown is unexplained, the worst 50 times as large." in shown.summary
     assert "between 0.0265 and 0.101 times the declared tolerance" in shown.summary
-    small = mark(1, "pass_by_tolerance", **RIGHT)
-    assert "in a pattern that rounding never has." in plot(mark(0, **RIGHT), small).summary
-    assert plot(right).summary.endswith(": no seed shown is unexplained.")
+    small = plot(mark(0, **RIGHT), mark(1, "pass_by_tolerance", **RIGHT))
+    assert "in a pattern that rounding never has." in small.summary
+    assert plot(mark(1, **RIGHT)).summary.endswith(": no seed shown is unexplained.")
     options = charts.seeds(shown)
-    [rounding] = [series for series in options["series"] if series["name"] == "rounding"]
-    assert (len(rounding["data"]), line_heights(options)) == (2, [1])
-    gap = charts.seeds(plot(hollow, mark(1, "pass_by_tolerance", **HOLLOW)))
+    assert (len(named(options)["rounding"]["data"]), line_heights(options)) == (2, [1])
+    gap = charts.seeds(plot(hollow(0), hollow(1)))
     assert line_heights(gap) == [1, pytest.approx(0.00202)]
     [area] = [one for line in gap["series"] for one in line.get("markArea", {}).get("data", ())]
     assert [end["yAxis"] for end in area] == [pytest.approx(0.00202), 1]
@@ -84,13 +89,8 @@ def test_a_seed_lies_above_its_line_of_rounding_exactly_where_it_is_unexplained(
 
 
 def test_every_seed_is_a_mark_once_by_verdict_the_worst_last_and_no_number_at_the_top() -> None:
-    shown = plot(
-        mark(0, **RIGHT),
-        mark(1, "hang"),
-        mark(2, "fail", tolerance_ratio=None, nonfinite=3),
-        mark(3, tolerance_ratio=0.0),
-        mark(4, "pass_by_tolerance", **HOLLOW),
-    )
+    numbers = mark(0, **RIGHT), mark(3, tolerance_ratio=0.0), hollow(4)
+    shown = plot(*numbers, mark(1, "hang"), mark(2, "fail", tolerance_ratio=None, nonfinite=3))
     options = charts.seeds(shown)
     drawn = scatters(options)
     assert drawn[0]["name"] == "Pass"
@@ -137,8 +137,7 @@ def test_seeds_fill_the_axis(
 ) -> None:
     options = charts.seeds(plot(*(mark(seed, **RIGHT) for seed in seeds)))
     assert (options["xAxis"]["min"], options["xAxis"]["max"]) == ends
-    rows = [row for series in scatters(options) for row in series["data"]]
-    assert sorted(row[0] for row in rows) == places
+    assert sorted(row[0] for series in scatters(options) for row in series["data"]) == places
 
 
 def test_the_spread_of_all_stands_for_the_seeds_that_are_not_sent() -> None:
@@ -162,19 +161,40 @@ def test_the_spread_of_all_stands_for_the_seeds_that_are_not_sent() -> None:
 def test_the_plot_shows_the_output_with_the_worst_verdict_unless_asked(
     choice: str | None, output: str
 ) -> None:
-    def tally(largest: float, **counts: int) -> Tally:
-        figures = {ROUNDING_RATIO: Figure(4, largest, largest)}
-        return Tally(seeds=4, counts=counts, figures=figures)
+    def tally(largest: float, counts: dict[str, int]) -> Tally:
+        return Tally(seeds=4, counts=counts, figures={ROUNDING_RATIO: Figure(4, largest, largest)})
 
-    outputs = {
-        "dbeta": tally(9.0, **{"pass": 4}),
-        "dx": tally(5.0, **{"pass": 3, "pass_by_tolerance": 1}),
-    }
-    assert plots.choose(outputs, choice) == output
+    dx = tally(5.0, {"pass": 3, "pass_by_tolerance": 1})
+    assert plots.choose({"dbeta": tally(9.0, {"pass": 4}), "dx": dx}, choice) == output
     assert plots.choose({}, choice) == ""
 
 
-def trend(*means: float | None, red: tuple[int, ...] = (), **change: Any) -> Trend:
+def event(place: float, kind: str = "firmware") -> AxisEvent:
+    return AxisEvent(place, f"b{place:g}", kind, kind, "18 until here, 19 from here on")
+
+
+@pytest.mark.parametrize(
+    ("events", "numbered", "texts", "shown"),
+    [
+        ((event(2, "arithmetic"), event(2), event(9)), True, ["1", "2"], [True, True]),
+        ((event(2, "arithmetic"), event(2), event(9)), False, ["2 changes", "firmware"], None),
+        # a label without room is left out, and its line stays
+        ((event(2), event(2.5), event(3)), True, ["1", "2", "3"], [True, False, True]),
+    ],
+)
+def test_labels_of_events_never_run_into_each_other(
+    events: tuple[AxisEvent, ...], numbered: bool, texts: list[str], shown: list[bool] | None
+) -> None:
+    [series] = charts.marked(events, 30, numbered=numbered)
+    drawn = [line["label"] for line in series["markLine"]["data"]]
+    assert [label["formatter"] for label in drawn] == texts
+    assert shown is None or [label["show"] for label in drawn] == shown
+
+
+# a test over builds
+
+
+def trend(*means: float | None, red: tuple[int, ...] = ()) -> Trend:
     points = [
         TrendPoint(
             name=f"b{place}",
@@ -186,25 +206,20 @@ def trend(*means: float | None, red: tuple[int, ...] = (), **change: Any) -> Tre
         for place, mean in enumerate(means)
     ]
     none = Changes([], len(points), 0, "")
-    steps = {"dx": none}
-    if change:
-        same = {"at": "b2", "between": ("b1", "b3"), "level": 0.95, "before": 0.0, "after": 1.0}
-        unknown: dict[str, Any] = dict.fromkeys(("p", "odds", "rates"))
-        change_points = [Change(**change, **same, **unknown)]
-        steps = {"dx": replace(none, changes=change_points, words=change["words"])}
-    return Trend("builds", "rms", points, steps, none, [])
+    return Trend("builds", "rms", points, {"dx": none}, none, [])
 
 
 def test_a_curve_has_a_mark_and_a_whisker_for_each_build_with_numbers() -> None:
-    change = {"place": 2, "low": 1, "high": 3, "words": "5 times larger from b2 on"}
-    curve = error_curve.read(trend(1e-3, None, 5e-3, 5e-3, red=(3,), **change), "dx")
+    words = "5 times larger from b2 on"
+    between = ("b1", "b3"), 2, 1, 3
+    change = Change("b2", *between, 0.95, 0.0, 1.0, p=None, odds=None, rates=None, words=words)
+    numbers = {"dx": Changes([change], 4, 0, words)}
+    shown = replace(trend(1e-3, None, 5e-3, 5e-3, red=(3,)), numbers=numbers)
+    curve = error_curve.read(shown, "dx")
     assert curve is not None
-    assert curve.summary == (
-        "dx: the mean rms error of 3 builds lies between 0.001 and 0.005."
-        " 5 times larger from b2 on."
-    )
-    options = curve_charts.trend(curve)
-    whiskers, fine, failed, changed = options["series"]
+    range_words = "dx: the mean rms error of 3 builds lies between 0.001 and 0.005."
+    assert curve.summary == f"{range_words} {words}."
+    whiskers, fine, failed, changed = curve_charts.trend(curve)["series"]
     assert [row[0] for row in whiskers["data"]] == [0, 2, 3]
     assert whiskers["data"][0][1:] == [5e-4, 2e-3]
     assert [row[2] for row in fine["data"]] == ["b0", "b2"]
@@ -217,13 +232,14 @@ def test_a_curve_has_a_mark_and_a_whisker_for_each_build_with_numbers() -> None:
 
 
 def test_a_curve_shows_hollow_builds_as_hollow_and_nan_above_all_numbers() -> None:
-    plain = trend(1e-3, 1e-3, 1e-3, None)
-    hollow = replace(plain.points[1], counts={"pass_by_tolerance": 1, "pass": 1})
-    mixed = replace(plain.points[2], counts={"fail": 1, "pass_by_tolerance": 3})
-    odd = replace(plain.points[3], counts={"fail": 2}, nonfinite={"dx": 2})
-    declared = Tolerance(pcc=0.999)
+    plain, declared = trend(1e-3, 1e-3, 1e-3, None), Tolerance(pcc=0.999)
     metric = error_curve.metrics(declared)[0]
-    points = [plain.points[0], hollow, mixed, odd]
+    points = [
+        plain.points[0],
+        replace(plain.points[1], counts={"pass_by_tolerance": 1, "pass": 1}),
+        replace(plain.points[2], counts={"fail": 1, "pass_by_tolerance": 3}),
+        replace(plain.points[3], counts={"fail": 2}, nonfinite={"dx": 2}),
+    ]
     curve = error_curve.read(replace(plain, points=points, metric=metric), "dx", declared)
     assert curve is not None
     assert curve.summary.endswith("Hollow passes: 2 builds (b1, b2). NaN or Inf: 1 build (b3).")
@@ -251,17 +267,10 @@ def strip(*groups: list[Mark], metric: str = "tolerance_ratio", whole: bool = Tr
         for _, of_column in placed
         for band in of_column
     )
-    spread: dict[str, Any] = dict.fromkeys(("low", "most_from", "middle", "most_to", "high"), 0.03)
+    about: dict[str, Any] = dict.fromkeys(("low", "most_from", "middle", "most_to", "high"), 0.03)
+    about |= {"unnumbered": 0, "url": "/", "counts": ()}
     columns = tuple(
-        StripColumn(
-            **spread,
-            unnumbered=0,
-            build=f"b{place}",
-            url="/",
-            seeds=len(group),
-            shown=len(group),
-            counts=(),
-        )
+        StripColumn(build=f"b{place}", seeds=len(group), shown=len(group), **about)
         for place, group in enumerate(groups)
     )
     return Strip("dx", metric, "seed", len(marks), whole, 0, columns, marks, lined, ())
@@ -287,27 +296,6 @@ def test_the_strip_has_each_seed_in_its_builds_column_and_the_gap_where_a_kernel
     assert len(named(many)["declared"]["data"]) == 1
 
 
-@pytest.mark.parametrize(
-    ("tolerance", "times"),
-    [
-        ({"rtol": 0.001, "atol": 0.5}, 0.4),
-        ({"rtol": 0.001, "atol": 0.5, "frobenius": 0.001}, 2.0),
-        ({"pcc": 0.9999}, 2.0),
-        ({"ulp": 64}, 0.5),
-        ({}, None),
-        ({"rtol": 0.0, "atol": 0.0}, math.inf),
-        ({"rtol": 0.3, "atol": 1.0}, math.inf),
-    ],
-)
-def test_how_far_beyond_a_tolerance_is_said_by_its_strictest_comparator(
-    tolerance: dict[str, float], times: float | None
-) -> None:
-    needed = {"0": 0.2, "0.001": 0.2}
-    numbers = {"needed_atol": needed, "rel_frobenius": 0.002, "pcc_deficit": 4e-4, "ulp_max": 32.0}
-    assert beyond(tolerance, numbers) == (None if times is None else pytest.approx(times))
-    assert beyond({"ulp": 0}, {"ulp_max": 0.0}) == 1, "0 is allowed and met"
-
-
 @pytest.mark.parametrize("predicted", [0.004, None])
 def test_a_predicted_failure_rate_is_a_mark_with_its_bound_or_the_reason_is_said(
     predicted: float | None,
@@ -326,121 +314,70 @@ def test_a_predicted_failure_rate_is_a_mark_with_its_bound_or_the_reason_is_said
     assert [share for _, share in curve] == [0.4, 0.1], "seeds without an error are above nothing"
 
 
-def event(place: float, kind: str = "firmware") -> AxisEvent:
-    return AxisEvent(place, f"b{place:g}", kind, kind, "18 until here, 19 from here on")
+# maps of an error
 
-
-@pytest.mark.parametrize(
-    ("events", "numbered", "texts", "shown"),
-    [
-        ((event(2, "arithmetic"), event(2), event(9)), True, ["1", "2"], [True, True]),
-        ((event(2, "arithmetic"), event(2), event(9)), False, ["2 changes", "firmware"], None),
-        # a label without room is left out, and its line stays
-        ((event(2), event(2.5), event(3)), True, ["1", "2", "3"], [True, False, True]),
-    ],
-)
-def test_labels_of_events_never_run_into_each_other(
-    events: tuple[AxisEvent, ...], numbered: bool, texts: list[str], shown: list[bool] | None
-) -> None:
-    [series] = charts.marked(events, 30, numbered=numbered)
-    drawn = [line["label"] for line in series["markLine"]["data"]]
-    assert [label["formatter"] for label in drawn] == texts
-    assert shown is None or [label["show"] for label in drawn] == shown
-
-
-ROWS, FEATURES = 256, 500
+ROW, FEATURE = np.arange(256.0)[:, None], np.arange(500.0)
 """8 rows of 16 tiles; the last is 20 wide."""
+LAST = 0.5 * (FEATURE >= 480) + 0 * ROW
+BY_ROW = 0.1 * np.repeat(np.array([1, -1, 1, 1, -1, -1, 1, -1]), 32)[:, None] + 0 * FEATURE
+BY_COLUMN = 0.1 * np.where(FEATURE // 32 % 2, -1, 1) + 0 * ROW
+ONE_TILE = 3.0 * ((ROW == 40) & (FEATURE == 70))
+NOT_FINITE = np.where((ROW == 100) & (FEATURE == 100), np.nan, 5.0 * (ROW + FEATURE == 0))
 
 
-def content(change: Any, output_format: str | None = "bf16") -> error_maps.MapContent:
-    """The page's view of an error on top of rounding noise."""
-    error: NDArray[np.float64] = np.random.default_rng(0).normal(0, 1e-3, (ROWS, FEATURES))
-    change(error)
-    return error_maps.content(
-        error_map(1 + error, np.ones((ROWS, FEATURES)), output_format).to_json()
-    )
-
-
-def last_column(error: NDArray[np.float64]) -> None:
-    error[:, 480:] += 0.5
-
-
-def by_row(error: NDArray[np.float64]) -> None:
-    error += np.repeat(np.array([1, -1, 1, 1, -1, -1, 1, -1]) * 0.1, 32)[:, None]
-
-
-def by_column(error: NDArray[np.float64]) -> None:
-    error += np.repeat(np.array([1, -1] * 8) * 0.1, 32)[None, :FEATURES]
-
-
-def one_tile(error: NDArray[np.float64]) -> None:
-    error[40, 70] += 3.0
-
-
-def not_finite(error: NDArray[np.float64]) -> None:
-    error[100, 100], error[0, 0] = np.nan, 5.0
+def content(error: NDArray[np.float64], form: str | None = "bf16") -> error_maps.MapContent:
+    """Return the page's view of an error on top of rounding noise."""
+    noise = np.random.default_rng(0).normal(0, 1e-3, error.shape)
+    return error_maps.content(error_map(1 + error + noise, np.ones(error.shape), form).to_json())
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("error", "sentence"),
     [
-        (last_column, "The last column of tiles holds 100% of the error; it is only 20 wide, so a"),
-        (last_column, "Counted in ulp of bf16, the largest error is 64.4 ulp (|e| 0.503)"),
-        (by_row, "horizontal stripes"),
-        (by_column, "vertical stripes"),
-        (one_tile, "Column 3 of 16 of tiles holds 100% of the error. Row 2 of 8 of tiles holds"),
-        (not_finite, "1 value is NaN or Inf, most of them in rows 96 to 127, features 96 to 127."),
-        (lambda error: None, "It is spread over the tiles without a pattern."),
+        (LAST, "The last column of tiles holds 100% of the error; it is only 20 wide, so a"),
+        (LAST, "Counted in ulp of bf16, the largest error is 64.4 ulp (|e| 0.503)"),
+        (BY_ROW, "horizontal stripes"),
+        (BY_COLUMN, "vertical stripes"),
+        (ONE_TILE, "Column 3 of 16 of tiles holds 100% of the error. Row 2 of 8 of tiles holds"),
+        (NOT_FINITE, "1 value is NaN or Inf, most of them in rows 96 to 127, features 96 to 127."),
+        (0 * LAST, "It is spread over the tiles without a pattern."),
     ],
 )
-def test_an_error_map_says_what_one_sees(change: Any, sentence: str) -> None:
-    assert sentence in content(change).summary
+def test_an_error_map_says_what_one_sees(error: NDArray[np.float64], sentence: str) -> None:
+    assert sentence in content(error).summary
 
 
 def test_the_colors_of_a_map_are_even_about_zero_and_decades_of_the_largest() -> None:
-    view = content(last_column)
+    view = content(LAST)
     assert view.tiles[0].features == (480, 499)
     scale = map_charts.signed(view)["visualMap"]
     assert scale["min"] == -scale["max"] == pytest.approx(-0.5, rel=0.01)
     assert 10 ** map_charts.largest(view)["visualMap"]["max"] == pytest.approx(view.largest)
-    assert map_charts.unit(content(last_column, None)) == "absolute"
+    assert map_charts.unit(content(LAST, None)) == "absolute"
     flat = error_maps.content(error_map(np.ones(500), np.ones(500), "bf16").to_json())
     assert flat.summary == "No tile has an error: every value equals the reference."
     decades = map_charts.largest(flat)["visualMap"]
     assert decades["min"] < decades["max"]
 
 
+# the curves of a gauge
+
 CLOSE = Comparator("allclose", 0.001)
+OUTPUTS = ["dx", "dgamma"]
 counted = MeasuredRate.counted
 
 
 def run(part: str, *errors: float, kind: str = "no_go") -> dict[str, Any]:
-    """A run whose outputs need these atols; an infinite one stands for a NaN."""
-    outputs = {
-        name: {
-            "nonfinite": 0 if math.isfinite(error) else 1,
-            "needed_atol": {f"{rtol:g}": error for rtol in NEEDED_RTOLS},
-        }
-        for name, error in zip(("dx", "dgamma"), errors, strict=False)
-    }
+    """Return a run whose outputs need these atols; an infinite one stands for a NaN."""
+    needed = [{f"{rtol:g}": error for rtol in NEEDED_RTOLS} for error in errors]
+    numbers = [{"nonfinite": int(math.isinf(one["0"])), "needed_atol": one} for one in needed]
+    outputs = dict(zip(OUTPUTS, numbers, strict=False))
     return {"part": part, "kind": kind, "able": True, "outputs": outputs}
 
 
 GO = [run("correct", 0.01, 0.2, kind="go"), run("reversed", 0.02, 0.1, kind="go")]
 NO_GO = [run("drop-s1", 0.5, 0.1), run("drop-s1", 0.7, 0.1), run("nan-tile", math.inf, 0.1)]
-BOTH = curves(CLOSE, GO, NO_GO, ["dx", "dgamma"])
-
-
-def drawn(rate_curves: Curves, needed: float | None) -> gauge_curves.Picture:
-    test = {"tolerance": {"rtol": 0.001, "atol": 0.6}}
-    return gauge_curves.picture(
-        rate_curves,
-        comparator=str(CLOSE),
-        axis="atol (rtol 0.001)",
-        of=gauge_curves.ALL,
-        needed=needed,
-        today=gauge_curves.today_of(test, CLOSE, ["dx", "dgamma"]),
-    )
+BOTH = curves(CLOSE, GO, NO_GO, OUTPUTS)
 
 
 @pytest.mark.parametrize(
@@ -467,31 +404,53 @@ def test_steps_that_are_left_out_change_no_rate_and_exact_runs_always_pass() -> 
     for place in (1, 2, 500, 997):
         assert many.at(0.001 * place).alarms == counted(998 - place, 998)
     exact = [run("correct", 0.0, 0.0, kind="go"), *GO]
-    rates = curves(CLOSE, exact, [run("unseen", 0.0, 0.0), *NO_GO], ["dx", "dgamma"])
+    rates = curves(CLOSE, exact, [run("unseen", 0.0, 0.0), *NO_GO], OUTPUTS)
     assert (rates.at(0.0).alarms, rates.at(0.0).misses) == (counted(2, 3), counted(1, 4))
     assert rates.blind_from == 0.0
 
 
 @pytest.mark.parametrize("needed", [0.25, 0.5])
 def test_the_window_lies_between_what_rounding_needs_and_the_first_miss(needed: float) -> None:
-    shown = drawn(BOTH, needed)
+    declared = {"tolerance": {"rtol": 0.001, "atol": 0.6}}
+    today = gauge_curves.today_of(declared, CLOSE, OUTPUTS)
+    about = {"axis": "atol (rtol 0.001)", "of": gauge_curves.ALL, "needed": needed}
+    shown = gauge_curves.picture(BOTH, comparator=str(CLOSE), today=today, **about)
     series = named(gauge_charts.curves(shown))
     json.dumps(series)
     assert [point[2] for point in series["mutant"]["data"]] == ["drop-s1"]  # a NaN turns nowhere
-    assert (
-        "The declared tolerance, 0.6, fails 0 of 2 runs of right kernels and passes 1 of 3 runs "
-        "of mutants."
-    ) in shown.summary
+    rates = "fails 0 of 2 runs of right kernels and passes 1 of 3 runs of mutants."
+    assert f"The declared tolerance, 0.6, {rates}" in shown.summary
     areas = series["window"]["markArea"]["data"]
-    lines = [line["label"]["formatter"] for line in series["window"]["markLine"]["data"]]
     if needed == 0.5:
+        lines = [line["label"]["formatter"] for line in series["window"]["markLine"]["data"]]
         assert "The window is empty: rounding alone may need 0.5." in shown.summary
         assert (areas, lines) == ([], ["declared", "rounding may need"])
         return
     assert [edge["xAxis"] for edge in areas[0]] == [0.25, 0.5]
     assert "The window is 0.25 to 0.5." in shown.summary
-    assert [(point.tolerance, point.note) for point in shown.table if point.note] == [
-        (0.25, "the window begins"),
-        (0.5, "the window ends"),
-        (0.6, "declared"),
-    ]
+    notes = [(point.tolerance, point.note) for point in shown.table if point.note]
+    assert notes == [(0.25, "the window begins"), (0.5, "the window ends"), (0.6, "declared")]
+
+
+ALLCLOSE = {"rtol": 0.001, "atol": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "times"),
+    [
+        (ALLCLOSE, 0.4),
+        ({**ALLCLOSE, "frobenius": 0.001}, 2.0),
+        ({"pcc": 0.9999}, 2.0),
+        ({"ulp": 64}, 0.5),
+        ({}, None),
+        ({"rtol": 0.0, "atol": 0.0}, math.inf),
+        ({"rtol": 0.3, "atol": 1.0}, math.inf),
+    ],
+)
+def test_how_far_beyond_a_tolerance_is_said_by_its_strictest_comparator(
+    tolerance: dict[str, float], times: float | None
+) -> None:
+    needed = {"0": 0.2, "0.001": 0.2}
+    numbers = {"needed_atol": needed, "rel_frobenius": 0.002, "pcc_deficit": 4e-4, "ulp_max": 32.0}
+    assert beyond(tolerance, numbers) == (None if times is None else pytest.approx(times))
+    assert beyond({"ulp": 0}, {"ulp_max": 0.0}) == 1, "0 is allowed and met"

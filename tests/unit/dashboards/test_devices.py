@@ -26,10 +26,8 @@ def change(hours_ago: float, what: str, after: str, reason: str = "") -> DeviceH
 
 
 def test_a_device_s_page_tells_its_hosts_clock_and_what_was_refused() -> None:
-    refusals = [
-        RefusedRequestRow(reason="age", count=3),
-        RefusedRequestRow(reason="sender", count=1),
-    ]
+    counts = {"age": 3, "sender": 1}
+    refusals = [RefusedRequestRow(reason=reason, count=n) for reason, n in counts.items()]
     host = HostRow(name="lab-1", queues=["*"], joined_at=SINCE, heard_at=NOW, clock_at=NOW)
     host.clock_skew_s, host.refusals, host.revoked_at = -301.25, refusals, None
     host.flagged_at, host.flag_reason = NOW - timedelta(hours=2), "it spoke for lab-2"
@@ -48,6 +46,8 @@ def test_a_device_s_page_tells_its_hosts_clock_and_what_was_refused() -> None:
 
 GOOD = change(100, "health", "good", "announced")
 AWAY = change(50, "state", "offline", "no heartbeat for 30 s")
+HURT = change(49, "health", "bad", "fan")
+STAYS_BAD = [change(100, "health", "bad"), change(90, "health", "bad")]
 SILENT = NOW - timedelta(hours=2)
 
 
@@ -56,22 +56,10 @@ SILENT = NOW - timedelta(hours=2)
     [
         ([GOOD, AWAY, change(47, "state", "online")], None, "good 50, offline 3, good 47"),
         # what happens while it is away counts when it is back
-        ([GOOD, AWAY, change(49, "health", "bad", "fan")], None, "good 50, offline 50"),
-        (
-            [GOOD, AWAY, change(49, "health", "bad"), change(40, "state", "online")],
-            None,
-            "good 50, offline 10, bad 40",
-        ),
+        ([GOOD, AWAY, HURT], None, "good 50, offline 50"),
+        ([GOOD, AWAY, HURT, change(40, "state", "online")], None, "good 50, offline 10, bad 40"),
         # a health that stays divides no span, and draining does
-        (
-            [
-                change(100, "health", "bad"),
-                change(90, "health", "bad"),
-                change(80, "drain", "drained"),
-            ],
-            None,
-            "bad 20, bad 80",
-        ),
+        ([*STAYS_BAD, change(80, "drain", "drained")], None, "bad 20, bad 80"),
         ([GOOD], SILENT, "good 98, offline 2"),
         ([GOOD, change(1, "state", "offline")], SILENT, "good 99, offline 1"),
         ([GOOD, change(1, "health", "maintenance", "a new fan")], SILENT, "good 98, offline 2"),
@@ -103,11 +91,10 @@ def test_an_outage_says_why_and_a_silence_when_it_began() -> None:
 
 
 def hour(back: int, **changes: Any) -> DevicePeriodRow:
-    """An hour half at work, `back` hours before the hour of NOW."""
+    """Return an hour half at work, `back` hours before the hour of NOW."""
     sums: dict[str, Any] = {"seeds": 10, "busy_us": 1_800_000_000, "attempts": 5}
-    sums |= dict.fromkeys(CanaryOutcome, 0) | {
-        "telemetry": {"temperature_c": [2, 40.0, 90.0, 50.0]}
-    }
+    sums["telemetry"] = {"temperature_c": [2, 40.0, 90.0, 50.0]}
+    sums |= dict.fromkeys(CanaryOutcome, 0)
     return DevicePeriodRow(start=NOW.replace(minute=0) - timedelta(hours=back), **sums | changes)
 
 
@@ -146,11 +133,8 @@ def test_a_day_s_share_is_of_the_time_that_the_device_was_there() -> None:
     assert busy["2026-01-30"] == pytest.approx(0.5 / 18)
     assert busy["2026-01-29"] is None
     assert view.canaries == "4 canaries: 3 same bits as on other devices, 1 failed."
-    assert charts.work(view)["series"][0]["data"][-3:] == [
-        ["29 Jan", None, 0, 0],
-        ["30 Jan", 2.8, 10, 5],
-        ["31 Jan", 4.0, 10, 5],
-    ]
+    drawn = charts.work(view)["series"][0]["data"][-3:]
+    assert drawn == [["29 Jan", None, 0, 0], ["30 Jan", 2.8, 10, 5], ["31 Jan", 4.0, 10, 5]]
 
 
 def test_one_hollow_pass_among_ten_thousand_is_seen() -> None:
@@ -168,16 +152,9 @@ def test_one_hollow_pass_among_ten_thousand_is_seen() -> None:
 
 
 def device(**changes: Any) -> DeviceLine:
-    usual: dict[str, Any] = {
-        "id": "1",
-        "device": "lab-1/wormhole:0",
-        "host": "lab-1",
-        "name": "wormhole:0",
-        "health": DeviceHealth.good,
-        "drained": False,
-        "heard_at": NOW,
-        "health_at": NOW - timedelta(days=2),
-    }
+    usual: dict[str, Any] = {"id": "1", "device": "lab-1/wormhole:0", "host": "lab-1"}
+    usual |= {"name": "wormhole:0", "health": DeviceHealth.good, "drained": False}
+    usual |= {"heard_at": NOW, "health_at": NOW - timedelta(days=2)}
     return DeviceLine(DeviceRow(**{**usual, **changes}), None, Load(0.0, 0.0))
 
 

@@ -19,17 +19,10 @@ VERDICTS = {letter: Verdict(name) for name, letter in LETTERS.items()}
 SIX = {"start": 0, "count": 6}
 
 
-def view(
-    seeds: Any,
-    letters: str,
-    *,
-    repeats: int = 1,
-    state: JobState = JobState.running,
-    **changes: Any,
-) -> GridView:
-    """The grid of a job whose (seed, repeat) have these verdicts, in order."""
-    facts = {"added_seeds": (), "sequential": None, **changes}
-    job: Any = SimpleNamespace(seeds=seeds, repeats=repeats, state=state, **facts)
+def view(seeds: Any, letters: str, **changes: Any) -> GridView:
+    """Return the grid of a job whose (seed, repeat) have these verdicts, in order."""
+    usual = {"repeats": 1, "state": JobState.running, "added_seeds": (), "sequential": None}
+    job: Any = SimpleNamespace(**{"seeds": seeds, **usual, **changes})
     order = SeedOrder.of(job.seeds, job.repeats, job.added_seeds)
     length = len(letters) if job.sequential is not None else len(order)
     width = reads._width(length, seed_grid.MAX_CELLS)
