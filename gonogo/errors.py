@@ -104,7 +104,7 @@ def shorten(text: str) -> str:
 
 
 def brief(limit: object) -> str:
-    """Return what is allowed for a sentence: of a long list of names the first few."""
+    """Return the allowed values for a sentence: of a long list of names the first few."""
     words = str(limit)
     names = words.removeprefix("one of ").split(", ")
     if not words.startswith("one of ") or len(names) <= _NAMES + 2:

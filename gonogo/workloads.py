@@ -77,7 +77,7 @@ def exact_outputs(test: TestSpec, arrays: Arrays) -> dict[str, NDArray[np.float6
 
 
 def options_of(test: TestSpec) -> Options:
-    """Return what a build on a Wormhole is run with by a test's numerics."""
+    """Return the options of a build on a Wormhole, from a test's numerics."""
     numerics = test.numerics
     return Options(
         {name: numerics.format_of(name) for name in test.float_names},

@@ -99,7 +99,7 @@ def rounded(node: Node, a: Quantity, program: Program) -> Quantity:
 
 
 def _of_card(a: Quantity, rule: Rule, half_steps: float) -> Quantity:
-    """Return what a card gives: the last bits of its SFPU's results are unknown, not its FPU's."""
+    """Return a card's results: the last bits of its SFPU's are unknown, not those of its FPU's."""
     is_sfpu = rule.unit in SFPU_UNITS
     if is_sfpu:
         noise = sum_of(a.noise, rounding_noise(a.values, "fp32", half_steps))

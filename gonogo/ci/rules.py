@@ -40,7 +40,7 @@ Words = Annotated[list[Word], Field(max_length=50)]
 
 
 def problem_of(template: str) -> str | None:
-    """Return what is wrong with a build's name that may contain `{...}`; None: nothing."""
+    """Return the problem of a build's name that may contain `{...}`; None where there is none."""
     unknown = [place for place in _PLACE.findall(template) if place not in PLACES]
     if unknown:
         return f"{{{unknown[0]}}} is not among " + ", ".join(f"{{{place}}}" for place in PLACES)

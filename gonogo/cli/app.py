@@ -200,7 +200,7 @@ def _drop_output() -> None:
 
 
 def _of_a_package(problem: Exception) -> str | None:
-    """Return what to say of an error while a kernel of another package is judged; else None.
+    """Return the message of an error while a kernel of another package is judged; else None.
 
     It may be raised in our code, as where the kernel returns an output under a wrong name.
     """

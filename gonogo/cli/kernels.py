@@ -86,7 +86,7 @@ def _summary(kernel: str) -> dict[str, Any]:
 
 
 def _builds(kernel: str) -> dict[str, str]:
-    """Return what each emulated build of a kernel does, in a sentence."""
+    """Return a sentence for each emulated build of a kernel."""
     from gonogo.emulator import builds_of
     from gonogo.kernels.registry import KERNELS
 

@@ -192,7 +192,7 @@ def _unmasked(count: int) -> Array:
 
 
 def divided(graph: Graph, kind: Kind, build: Build) -> dict[int, int]:
-    """Return what a build divides sums by, by the ids of their nodes."""
+    """Return the divisors of a build's sums, by the ids of their nodes."""
     divisors = {}
     for name, divisor in build.divisors.items():
         node = _node(graph, getattr(kind, name, name))

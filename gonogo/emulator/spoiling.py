@@ -41,7 +41,7 @@ class Register:
             return self._lanes.copy()
 
     def leave(self, output: NDArray[np.float32]) -> None:
-        """Store what a kernel that ends with `output` (rows, N) leaves: its last row's start."""
+        """Store the rest that a kernel leaves: the start of the last row of `output` (rows, N)."""
         lanes = np.zeros(TILE, dtype=np.float32)
         last = output[-1, :TILE]
         lanes[: last.size] = np.where(np.isfinite(last), last, np.float32(0.0))

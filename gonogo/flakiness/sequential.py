@@ -77,7 +77,7 @@ def bounds() -> tuple[float, float]:
 
 
 def steps() -> tuple[float, float]:
-    """Return what one passed and one failed seed add to the log likelihood ratio."""
+    """Return the terms of one passed and one failed seed in the log likelihood ratio."""
     stable, flaky = POLICY.stable_rate, POLICY.flaky_rate
     return math.log((1 - flaky) / (1 - stable)), math.log(flaky / stable)
 

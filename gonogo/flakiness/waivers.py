@@ -58,7 +58,7 @@ def words(waiver: Waiver) -> str:
 
 
 def effect(waiver: Waiver) -> str:
-    """Return what it does to commits: "Until 2026-12-01, red and hollow results block no commit."""
+    """Return its effect on commits: "Until 2026-12-01, red and hollow results block no commit."""
     until = f"Until {day(waiver.expires_at)}"
     if list(waiver.classes) == list(RED_OR_HOLLOW):
         return f"{until}, red and hollow results block no commit."

@@ -68,7 +68,7 @@ def compared(here: MeasuredTest, where: OtherInputs, there: MeasuredTest) -> Tri
 
 
 def beyond(tried: Sequence[TriedSummary]) -> str:
-    """Return what other inputs would see, as text to append; "" if none was tried."""
+    """Return a text on the mutants that other inputs detect; "" if none was tried."""
     if not tried:
         return ""
     useful = cover(tried)

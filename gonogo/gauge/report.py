@@ -180,7 +180,7 @@ def gate_passes(gate: Gate, row: Row) -> bool | None:
 def _gate(
     gate: Gate, test: TestSpec, right_rows: Sequence[Row], able: Sequence[Row]
 ) -> GateSummary | None:
-    """Return what a gate says of the runs; None where it judges no right kernel's."""
+    """Return a gate's false alarms and misses; None where it judges no right kernel's run."""
     right = [passes for row in right_rows if (passes := gate_passes(gate, row)) is not None]
     answers = [(row["part"], gate_passes(gate, row)) for row in able]
     missed = {part for part, passes in answers if passes}

@@ -86,7 +86,7 @@ class Case(ABC):
         return judgement
 
     def limits(self, name: str, output: OutputJudgement) -> Limits | None:
-        """Return what a right output could hide; None of another. It takes a while."""
+        """Compute an explained output's detection limits, in seconds; None for another."""
         if output.explanation is not Explanation.explained or output.answer is None:
             return None
         answer = output.answer

@@ -74,7 +74,7 @@ def _exact(test: TestSpec, seed: int) -> dict[str, NDArray[Any]]:
 
 
 def quantise(test: TestSpec, raw: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return what the device is given: each raw tensor rounded to nearest even to its input format.
+    """Return the device's inputs: each raw tensor rounded to nearest even to its input format.
 
     The result is float32, in the same shapes; whole numbers stay. mean and rstd are columns on the
     device: with a bfp format each value has a block, and so an exponent, of its own.

@@ -283,7 +283,7 @@ def stored_limits(limits: Limits) -> Statistics:
 
 
 def _detection_limits(test: TestSpec, judgment: Judgment, name: str) -> Limits:
-    """Return what an output's explanation would hide: it is computed once per workload."""
+    """Return the detection limits of an output, which are computed once per workload."""
     answer = judgment.outputs[name]
     key = test.workload_key, name, answer.arithmetic, str(answer.way)
     if key not in _limits:
@@ -294,7 +294,7 @@ def _detection_limits(test: TestSpec, judgment: Judgment, name: str) -> Limits:
 
 
 def exact_words(judged: SeedJudgement) -> str | None:
-    """Return what exact inputs show of the wrong outputs, in one line; None where all are right."""
+    """Return a line on the wrong outputs of exact inputs; None where all are right."""
     readings = {name: output.statistics.get("exact") for name, output in judged.outputs.items()}
     wrong = [
         f"{name}: {reading['words']}"

@@ -65,7 +65,7 @@ def allcloses(names: Iterable[str], tolerance_for: ToleranceFor) -> dict[str, To
 def questions(
     test: TestSpec, given: Arrays, arithmetic: str | None, *, on_wormhole: bool = False
 ) -> list[Question]:
-    """Return what a test asks: by the declared arithmetic, then by any, if outputs are left.
+    """Return the questions of a test: by the declared arithmetic, then by any for other outputs.
 
     Where none is declared, the known programs of a Wormhole are among those that are tried, with a
     card's noise if the kernel ran on one. Raises FieldError where the kernel hasn't the declared

@@ -1,6 +1,6 @@
 """Judge a stored seed again from its stored numbers, under another tolerance.
 
-*Explained* is as stored, unless an output turns red: rounding acquits it only where no fault may be
+*Explained* is as stored, unless an output turns red: it stays explained only where no fault may be
 the reason. With a detection limit that may be it, it is inconclusive; without limits the seed is
 undecided. So is one that was inconclusive while it was red, and turns green.
 
@@ -83,7 +83,7 @@ def _compared(stored: Statistics) -> Statistics:
 def _explanations(
     stored: Statistics, tolerance: Tolerance | None, is_within: bool, was_within: bool
 ) -> tuple[Explanation, ...]:
-    """Return what may be the explanation of an output under the new tolerance."""
+    """Return the possible explanations of an output under the new tolerance."""
     explanation = Explanation(stored["explanation"])
     explained, inconclusive = Explanation.explained, Explanation.inconclusive
     if is_within == was_within:

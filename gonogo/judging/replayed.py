@@ -1,7 +1,7 @@
 """Replays of known-right kernels: whether a card computes as its program says.
 
-A real card is not the emulator. Where a program doesn't replay what is known to be right, the
-program is wrong, and accuses every kernel of that card.
+A real card is not the emulator. Where a program doesn't replay a kernel that is known to be right,
+the program is wrong, and would call every kernel of that card wrong.
 """
 
 from __future__ import annotations
@@ -119,14 +119,14 @@ def closest(replays: Iterable[Replayed]) -> Replayed | None:
 
 
 def undecided(test: TestSpec, judged: SeedJudgement, reason: str) -> SeedJudgement:
-    """Return a seed's judgment without accusations: those outputs are inconclusive for a reason.
+    """Return a seed's judgment whose wrong outputs are inconclusive for a reason.
 
     NaN and Inf where the reference has none are no question of arithmetic, and stay.
     """
-    accused = (Explanation.unexplained, Explanation.suspect)
+    wrong = (Explanation.unexplained, Explanation.suspect)
     outputs = {
-        name: _without_accusation(test, name, output, reason)
-        if output.explanation in accused and not has_nonfinite(output.statistics)
+        name: _inconclusive(test, name, output, reason)
+        if output.explanation in wrong and not has_nonfinite(output.statistics)
         else output
         for name, output in judged.outputs.items()
     }
@@ -135,7 +135,7 @@ def undecided(test: TestSpec, judged: SeedJudgement, reason: str) -> SeedJudgeme
     return replace(judged, verdict=seed.verdict, explanation=seed.explanation, outputs=outputs)
 
 
-def _without_accusation(
+def _inconclusive(
     test: TestSpec, name: str, output: OutputJudgement, reason: str
 ) -> OutputJudgement:
     statistics = {

@@ -75,7 +75,7 @@ def widest(nodes: Iterable[Node]) -> int:
 
 
 def in_threads(function: Callable[[int], BlockResult], count: int) -> list[BlockResult]:
-    """Return what a function gives for each block."""
+    """Return a function's result for each block."""
 
     def quiet(at: int) -> BlockResult:
         with np.errstate(all="ignore"):  # each thread has its own

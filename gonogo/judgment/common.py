@@ -114,10 +114,10 @@ def common_of_groups(samples: Mapping[str, Samples]) -> list[Common]:
 
 
 def samples_of_cells(replay: Replay, cells: Cells, block: int = 0) -> dict[str, Samples]:
-    """Return, by the keys of sources, what the cells near an edge say about a narrow output.
+    """Return the samples of a narrow output's cells that are close to an edge, by the keys of sources.
 
-    That is how many deviations each error lies beyond its edge, how many more it would per relative
-    size of the source's change, and the source's element, (cells,) each; then the relative
+    They are the deviations by which each error lies beyond its edge, the further deviations per
+    relative change of the source, and the source's element, (cells,) each; then the relative
     rounding of the source's elements. block: the number of the output's block.
     """
     quantity, half = cells.replay, cells.half

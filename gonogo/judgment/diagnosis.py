@@ -113,7 +113,7 @@ def diagnose(
     quantity: Quantity,
     program: Program = NOTHING_STORED,
 ) -> Diagnosis:
-    """Return what is wrong with an output.
+    """Return the diagnosis of an output.
 
     Args:
         graph: the kernel.

@@ -55,7 +55,7 @@ class Effects:
         self.misfit, self._is_right = misfit_of(distance), distance <= LIMIT
 
     def of(self, fault: Fault) -> Doubles:
-        """Return what a fault adds to the sample. The same fault's is computed once."""
+        """Return a fault's effect on the sample. It is computed once."""
         if id(fault) not in self._known:
             # the fault, too: nothing else gets its id
             self._known[id(fault)] = fault, self.computed(fault)

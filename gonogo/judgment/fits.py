@@ -215,7 +215,7 @@ class Output:
     def _by_block(
         self, candidate: Candidate, function: Callable[[Replay, Cells, Output, int], BlockResult]
     ) -> list[BlockResult] | None:
-        """Return what a function gives for each block; None where the output isn't cut.
+        """Return a function's result for each block; None where the output isn't cut.
 
         The function takes an arithmetic's replay of a block, the cells beside it, the block as an
         output of the reference, and its number.

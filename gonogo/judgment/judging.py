@@ -173,7 +173,7 @@ class _Tried:
         return not self._tries
 
     def fits(self) -> Iterator[Fit]:
-        """Yield what each arithmetic gives for the whole output."""
+        """Yield each arithmetic's fit of the whole output."""
         return (self.output.fit(candidate) for candidate in self._tries)
 
     @property

@@ -137,7 +137,7 @@ def ranges(unit: str, indices: Sequence[int] | Indices, total: int) -> str:
 
 
 def _content(wrong: Mask, given: Array, right_rows: Array, rows: Indices, cols: Indices) -> str:
-    """Return what stands in the place of wrong values."""
+    """Return a phrase on the contents of wrong places, such as zeros."""
     contents, right = given[wrong], right_rows[wrong]
     with np.errstate(all="ignore"):
         if not contents.any():

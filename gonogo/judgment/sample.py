@@ -128,12 +128,12 @@ class Sample:
         return cut.part_of(full, cut.outputs[self.output], self.groups) if cut else full
 
     def effect(self, fault: Fault) -> Doubles:
-        """Return what a fault adds to the output; NaN or inf where that isn't finite any more."""
+        """Return a fault's effect on the output; NaN or inf where it isn't finite any more."""
         edits = {id: self._edit(edit) for id, edit in fault.edits.items() if id in self._needed}
         return self._effect(edits, self._smooth if fault.is_fitted else self.base)
 
     def effect_of(self, edits: Edits) -> Doubles:
-        """Return what small edits of the part add to the output."""
+        """Return the effect of small edits of the part on the output."""
         return self._effect(edits, self._smooth)
 
     def _effect(self, edits: Edits, base: Evaluation) -> Doubles:

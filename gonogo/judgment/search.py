@@ -99,7 +99,7 @@ class _Search:
         self.losses = self.losses_on(self.searched)
 
     def complete(self) -> list[Stored]:
-        """Return what a framework stores that runs one operation after the other: all values.
+        """Return the stored values of a framework that runs one operation after the other: all.
 
         Its numbers are fp32, but for a compiler's; a reciprocal root is one operation.
         """
@@ -116,7 +116,7 @@ class _Search:
         return list(dict.fromkeys(stored for stored in sets if stored))
 
     def starts(self) -> list[Stored]:
-        """Return from where to search: from nothing stored, and from all where that isn't far.
+        """Return the starts of the search: nothing stored, and all values where that isn't far.
 
         A kernel that truncates what it stores most often truncates its output, too.
         """
@@ -154,7 +154,7 @@ class _Search:
         return stored
 
     def pairs(self, losses: _Losses, stored: Stored) -> set[Stored]:
-        """Return what two changes make of a set that misses little: one alone may be worse."""
+        """Return the sets two changes away from one that misses little: one change may be worse."""
         if not stored or losses[stored].mismatch > MAX_CLOSE:
             return set()
         return {changed(changed(stored, one), other) for one, other in combinations(self.keys, 2)}

@@ -157,7 +157,7 @@ def _levels(quantity: Quantity) -> list[_Level]:
 
 
 def _information(cells: Cells, levels: Sequence[_Level], sources: Sequence[int]) -> _Information:
-    """Return what the elements say about sources, by the groups of the last level.
+    """Return the elements' information about sources, by the groups of the last level.
 
     The errors of smaller groups inside these are eliminated; others are noise.
     """

@@ -135,7 +135,7 @@ class Judgment:
         return worst_explanation(answer.explanation for answer in self.outputs.values())
 
     def detection_limits(self, output: str) -> Limits:
-        """Return what an output's explanation would hide. It takes longer than most judgments."""
+        """Return an output's detection limits. It takes longer than most judgments."""
         answer = self.outputs[output]
         graph, form = self.graphs[answer.way], self.formats[output]
         return detection_limits(graph, self.inputs, output, form, answer.program)

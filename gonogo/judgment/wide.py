@@ -142,7 +142,7 @@ def largest_component(output: Output, wide: Fit) -> Component | None:
 
 
 def _directions(output: Output, graph: Graph, sample: Sample) -> Iterator[tuple[str, Doubles]]:
-    """Yield what noise has no component along, of a sample: a label, and the direction."""
+    """Yield directions in which noise has no component, of a sample: a label, and the direction."""
     yield "the output", np.asarray(sample.right, np.float64)
     # the output's own rounding points as the truncation of it does
     of_output = tuple(f"{kind}:{graph.outputs[output.name].key}" for kind in STORED)
@@ -195,7 +195,7 @@ def _sample(output: Output, graph: Graph) -> Sample:
 
 
 def whole_effect(output: Output, graph: Graph, fault: Fault) -> Doubles | None:
-    """Return what a fault of a way changes in the output; None where that isn't finite."""
+    """Return the effect of a way's fault on the output; None where it isn't finite."""
     effect = Sample(graph, output.kernel.inputs, output.name).effect(fault)
     return effect if np.isfinite(effect).all() else None
 

@@ -66,7 +66,7 @@ PUBLIC_BUGS: Mapping[str, tuple[str, ...]] = {
 
 
 def sentence_of(id: str, mistake: Function) -> str:
-    """Return what a mistake does: the first line of its docstring, or of what is bound in it."""
+    """Return a mistake's sentence: the first line of its docstring, or a bound function's."""
     functions = (*getattr(mistake, "args", ()), getattr(mistake, "func", mistake))
     written = [one.__doc__ for one in functions if callable(one) and one.__doc__]
     return written[0].partition("\n")[0].rstrip(".") if written else id

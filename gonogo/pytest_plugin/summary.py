@@ -122,7 +122,7 @@ def _size(comparison: Comparison, statistic: str) -> float:
 def strict_lines(
     hollow: Sequence[Record], together: Sequence[Record], tests: int, *, is_strict: bool
 ) -> list[str]:
-    """Return what --gonogo-strict would do to this run, or, in strict mode, did at its end.
+    """Return the line on the effect of --gonogo-strict: what it would do, or in strict mode did.
 
     hollow: the tests that it turns red. together: those that passed and whose seeds, together,
     fail the run. tests: the number of all that ran.

@@ -37,7 +37,7 @@ def of_tests(tests: Iterable[Mapping[str, Any]], verdict: str) -> tuple[int, int
 
 
 def noun(test: Mapping[str, Any]) -> str:
-    """Return what is counted: the seeds of a kernel's test, or the tests of a selection."""
+    """Return the counted noun: "seed" of a kernel's test, or "test" of a selection."""
     return "test" if is_selection(test) else "seed"
 
 

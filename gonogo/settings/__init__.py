@@ -402,7 +402,7 @@ class Settings(BaseSettings):
 
 
 def _in_words(problem: ValidationError) -> str:
-    """Return what is wrong with each setting: its variable and what is allowed, not its value."""
+    """Return a line for each wrong setting: its variable and the allowed values, not its own."""
     words = []
     for error in problem.errors(include_url=False, include_input=False, include_context=False):
         name = str(error["loc"][0]) if error["loc"] else ""

@@ -52,7 +52,7 @@ def diagnosis_of(outputs: Mapping[str, Mapping[str, Any]]) -> JobDiagnosis | Non
 
 
 def sentence_of(entry: Mapping[str, Any]) -> str:
-    """Return what is wrong with an output; "" where rounding explains it, or nothing is known.
+    """Return a sentence on the fault of an output; "" where it is explained, or nothing is known.
 
     It is what exact inputs show, else the fault that is named, else the reason and the places.
     """
@@ -66,7 +66,7 @@ def sentence_of(entry: Mapping[str, Any]) -> str:
 
 
 def _exact(entry: Mapping[str, Any]) -> str:
-    """Return what exact inputs show of a wrong output."""
+    """Return the sentence that exact inputs give of a wrong output."""
     exact = entry.get("exact") or {}
     return str(exact["words"]) if exact.get("mismatches") else ""
 

@@ -285,7 +285,7 @@ IN_WORDS = "x-limit"
 
 
 def in_words(limit: str) -> dict[str, Any]:
-    """Return what a field's schema has in addition: its limit in words.
+    """Return the addition to a field's schema: its limit in words.
 
     Refusals quote it where the schema's limits say less, such as "at least 1 characters".
     """
@@ -443,7 +443,7 @@ def _as_schema(context: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _limit(node: Mapping[str, Any]) -> str | None:
-    """Return what a JSON schema allows, in words; None when it says nothing."""
+    """Return the allowed values of a JSON schema in words; None where it has no limit."""
     if IN_WORDS in node:
         return str(node[IN_WORDS])
     if "enum" in node:

@@ -31,7 +31,7 @@ FAILURES = (Verdict.crash, Verdict.hang, Verdict.fail, Verdict.pass_by_tolerance
 
 
 def failure_kind(row: Mapping[str, Any]) -> str:
-    """Return what failures of a kind have in common: the verdict and the wrong outputs."""
+    """Return the kind of a failure: its verdict and the wrong outputs."""
     if row["verdict"] not in FAILURES:
         return ""
     outputs = row["outputs"].items()

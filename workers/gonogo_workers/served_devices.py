@@ -83,7 +83,7 @@ class ServedDevices:
         return {one.device.queue: one.monitor.takes_work for one in self.contexts.values()}
 
     def identity(self) -> dict[str, Any]:
-        """Return what a heartbeat says of the worker and its devices."""
+        """Return the body of a heartbeat: the worker and its devices."""
         first = next(iter(self.contexts.values()))
         return {
             "worker": first.worker,

@@ -101,7 +101,7 @@ class Runner:
         return not self._stopped and context.monitor.takes_work
 
     def _claimed(self, attempt_id: str, context: DeviceContext) -> Mapping[str, Any] | None:
-        """Return what the attempt has to do; None where this worker must not run it."""
+        """Return the attempt's chunk; None where this worker must not run it."""
         device = context.device
         place = {"worker": context.worker, "device": device.identity}
         try:

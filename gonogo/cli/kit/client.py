@@ -181,7 +181,7 @@ class Client:
             raise InfrastructureError(f"{self.url} answers with no JSON: {ROOT}") from problem
 
     def _unreachable(self, problem: Exception) -> InfrastructureError:
-        """Return what to say where nothing answers, and what to do about it."""
+        """Return the message where nothing answers, with the remedy."""
         if "SSL" in str(problem) or "CERTIFICATE" in str(problem):
             remedy = "if the server has no TLS, its address begins with http://"
         else:

@@ -35,7 +35,7 @@ PACKAGES = {
 
 
 def missing(module: str | None) -> JobError | None:
-    """Return what to say where `module` can't be imported; None if no extra brings it."""
+    """Return the error where `module` can't be imported; None if no extra brings it."""
     package = (module or "").partition(".")[0]
     extra = next((extra for extra, packages in PACKAGES.items() if package in packages), None)
     return _error(package, extra) if extra else None

@@ -78,7 +78,7 @@ def _nothing() -> None:
 
 
 def in_one_line(error: Any) -> str:
-    """Return what is wrong with a command line, the word that was meant, and where its help is."""
+    """Return the problem of a command line, the word that was meant, and where its help is."""
     context = error.ctx
     where = f" ({context.command_path} --help)" if context is not None else ""
     return _words(error).rstrip(".") + where

@@ -203,7 +203,7 @@ def print_list(
 
 
 def _unknown(client: Client, filters: Item) -> list[str]:
-    """Return what the server says about names in filters that it doesn't know.
+    """Return the server's warning about names in filters that it doesn't know.
 
     A misspelled name looks like one that has nothing.
     """

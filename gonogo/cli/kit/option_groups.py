@@ -50,7 +50,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 def refuse_others(ctx: typer.Context, allowed: Collection[str], why: str) -> None:
     """Raise a usage error for the first option on the command line that isn't `allowed`.
 
-    An option that nothing reads would let its user believe that it was obeyed.
+    An option that nothing reads would seem to work.
 
     allowed: names of the command's parameters. why: what to say of the option.
     """

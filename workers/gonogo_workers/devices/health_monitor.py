@@ -62,9 +62,10 @@ def canary_of(spec: ExecutorSpec, builds: BuildsFile, device: Device) -> Canary 
 
 
 def canaries(folder: Path) -> list[tuple[str, str, str]]:
-    """Return what the last canary says of each device of this host that has had one.
+    """Return the last canary's findings for each device of this host that has had one.
 
-    That is its name, how its program replays known-right kernels, and why it accuses nobody ("").
+    They are its name, how its program replays known-right kernels, and why its results count
+    against no kernel ("").
     """
     canaries_of = []
     for ledger in sorted(folder.glob("*.canary")):
@@ -108,7 +109,7 @@ class DeviceHealthMonitor:
         self.doubted: str | None = None
         """Why the next chunk has to wait for a canary; None if it needn't."""
         self.unreplayed = self._known_canary()
-        """Why its results accuse no kernel: its program does not replay a right one; else ""."""
+        """Why its results count against no kernel: its program replays no right one; else ""."""
         self._test_requested = False
         """True while the service waits for the result of a test, even if it changes nothing."""
         self._stop = threading.Event()
@@ -236,7 +237,7 @@ class DeviceHealthMonitor:
         return {"build": build, "firmware": self.device.facts["firmware"]}
 
     def _known_canary(self) -> str:
-        """Return what the last canary said against the card; doubt a chip that has had none."""
+        """Return the last canary's reason against the card; doubt a chip that has had none."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             stored = json.loads(self._ledger.read_text())
             if stored["subject"] == self._subject:
@@ -246,7 +247,7 @@ class DeviceHealthMonitor:
         return ""
 
     def _note_canary(self) -> None:
-        """Keep what the last canary says about the card, for other workers and the doctor."""
+        """Keep the last canary's findings about the card, for other workers and the doctor."""
         replay = self._latest.replay
         self.unreplayed = ""
         if replay is not None and not replay.is_right:
@@ -325,7 +326,7 @@ class DeviceHealthMonitor:
         return False
 
     def _remembered(self) -> tuple[health.Health, str | None]:
-        """Return what an earlier worker knew of this device: a restart makes no bad device good.
+        """Return an earlier worker's record of this device: a restart makes no bad device good.
 
         Without a canary nothing could make it good again, so it is good.
         """

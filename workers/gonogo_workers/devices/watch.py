@@ -84,7 +84,7 @@ class Stuck:
 
 
 def read(text: str) -> Stuck:
-    """Return what the last dump of a watcher log shows.
+    """Return the stuck kernels of the last dump of a watcher log.
 
     `words` says so when the log is empty or shows no running kernel.
     """

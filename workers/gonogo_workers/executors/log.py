@@ -53,7 +53,7 @@ class ChildLog:
         self._thread.join(SETTLE_S)
 
     def finish(self) -> None:
-        """Read what is left and stop: the child is dead."""
+        """Read the rest and stop: the child is dead."""
         self._thread.join(1.0)
 
     def close(self) -> None:

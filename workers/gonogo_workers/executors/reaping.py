@@ -40,7 +40,7 @@ class Family:
             self._adopts = ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
     def start(self, start: Callable[[], P], pid: Callable[[P], int]) -> P:
-        """Return what `start` starts in a session of its own; it is no orphan until `ended`."""
+        """Start a process in a session of its own and return it; it is no orphan until `ended`."""
         with self._lock:
             process = start()
             self._started.add(pid(process))

@@ -16,7 +16,7 @@ from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.kernel_host import KernelHost
 
 TELL_AFTER_S = 5.0
-"""Whoever sees nothing for longer takes the command for broken."""
+"""A command that prints nothing for longer looks broken."""
 
 
 @dataclass(frozen=True)

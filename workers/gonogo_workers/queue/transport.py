@@ -77,7 +77,7 @@ class Channel(kombu_redis.Channel):
             self._disconnect_pools()
 
     def _brpop_read(self, **options: Any) -> bool:
-        """Read what BRPOP answers. Raises Empty for nothing, and for what is no id."""
+        """Read the answer to BRPOP. Raises Empty for nothing, and for an item that is no id."""
         try:
             try:
                 answer = self.client.parse_response(self.client.connection, "BRPOP", **options)

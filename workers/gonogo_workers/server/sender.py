@@ -64,7 +64,7 @@ class Request:
 
 
 def replacement(request: Request, detail: str) -> Request | None:
-    """Return what is sent in the place of a refused request; None for nothing.
+    """Return the request that replaces a refused one; None for nothing.
 
     A batch of results becomes a row `error` for each of its seeds: none may be lost. The end of an
     attempt becomes one without details.
