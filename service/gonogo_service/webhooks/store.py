@@ -142,7 +142,7 @@ def list_deliveries(
     webhook_id: str,
     *,
     state: str | None = None,
-    limit: int = 50,
+    limit: int,
     cursor: str | None = None,
 ) -> Page[DeliveryRow]:
     """Return a subscription's deliveries without payloads, newest first. Raises BadCursor."""

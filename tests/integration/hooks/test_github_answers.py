@@ -9,7 +9,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
@@ -17,19 +16,18 @@ import time_machine
 from pydantic import SecretStr
 from sqlalchemy.orm import Session
 
-from api import JOB, SECRET, Api
+from api import JOB, Api
 from github import APP, TOKEN, GitHubServer, Scripted
 from gonogo_service.background.deliver import Deliver, make_deliver
 from gonogo_service.ci import incoming, report
 from gonogo_service.ci.answering import POLL_GAUGES
 from gonogo_service.ci.model import CommitCheckRow
-from gonogo_service.kit.background_context import open_background_context
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import HookSource
 from gonogo_service.suites import runs
 from hook_payloads import BEFORE, HEAD, NEXT, check_run, check_suite, deliver, pull_request, push
-from hook_service import came, commit_checks, copied, emptied, store_rule
+from hook_service import background, came, commit_checks, copied, emptied, store_rule
 from patience import WAIT_S
 from suite_runs import SUITE, conclude, end_all, finish
 
@@ -93,10 +91,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory, sqlite_template: Path) -> I
 def circle_of(api: Api, server: GitHubServer, **who: Any) -> Iterator[Circle]:
     server.clear()
     server.commits, server.pull_requests = {HEAD, NEXT, BEFORE, TIP}, {7}
-    keys = {"broker_url": "redis://127.0.0.1:1/0", "secret_key": SecretStr(SECRET)}
-    settings = api.settings.model_copy(update={**keys, "github_url": server.url, **who})
-    core = open_background_context(settings, Event())
-    with closing(core), closing(make_deliver(core)) as loop:
+    with background(api, github_url=server.url, **who) as core, closing(make_deliver(core)) as loop:
         yield Circle(emptied(api), server, loop)
 
 

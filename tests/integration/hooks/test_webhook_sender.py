@@ -1,151 +1,170 @@
-"""The sender's edges, without the API: turns, threads, secrets, deadlines, and the log's length."""
+"""The sender with receivers that are slow, dead, endless or gone: each costs only its own turn."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
 
 import pytest
-from pydantic import SecretStr
-from sqlalchemy import select
-from sqlalchemy.orm import Session
 
-from api import SECRET
-from gonogo.settings import Settings
 from gonogo_service.background import deliver
-from gonogo_service.background.deliver import Deliver
-from gonogo_service.kit.background_context import open_background_context
-from gonogo_service.kit.database.states import DeliveryState, WebhookKind
-from gonogo_service.kit.principals import Keys
-from gonogo_service.webhooks import addresses, messages, sending, store
-from gonogo_service.webhooks.model import DeliveryRow, DeliveryTryRow, WebhookRow
-from gonogo_service.webhooks.secrets import Box, new_secret
-from gonogo_service.webhooks.sending import Sender
+from gonogo_service.kit.database.states import DeliveryState
+from gonogo_service.webhooks import addresses, sending
+from running_service import until
+from sent_webhooks import LOCAL, Webhooks
 from webhook_receiver import Receiver, Reply, wait_for_senders
 
-LOCAL = ("127.0.0.0/8",)
+
+def post(receiver: Receiver) -> sending.Answer:
+    return sending.post(receiver.url, b"{}", {}, addresses.networks(LOCAL), addresses.resolve)
 
 
-@pytest.fixture
-def sender(migrated_sqlite_url: str) -> Iterator[Sender]:
-    settings = Settings(
-        database_url=migrated_sqlite_url,
-        broker_url="redis://127.0.0.1:1/0",
-        secret_key=SecretStr(SECRET),
-        webhook_private=LOCAL,
-    )
-    context = open_background_context(settings, threading.Event())
-    yield Sender(context, Box(Keys(SECRET)))
-    context.close()
+def test_a_slow_receiver_delays_nobody_and_a_dead_one_is_tried_again(
+    webhooks: Webhooks, receiver: Receiver
+) -> None:
+    slow, dead = Receiver(), Receiver()
+    dead.close()
+    gate = threading.Event()
+    slow.replies = [Reply(200, gate=gate)]
+    hooks = [webhooks.subscribe(server.url) for server in (slow, dead, receiver)]
+    webhooks.test(*hooks)
+    before = time.perf_counter()
+    webhooks.loop.run_once()
+    until(lambda: slow.got and receiver.got and webhooks.deliveries(hooks[1])[0]["tries"])
+    asked_at = time.perf_counter()
+    assert webhooks.deliveries(hooks[0])[0]["tries"] == 0
+    webhooks.loop.run_once()  # the slow one gets one request at a time
+    least_ms = 1000 * (time.perf_counter() - asked_at)
+    gate.set()
+    wait_for_senders()
+    most_ms = 1000 * (time.perf_counter() - before)
+    deliveries = [webhooks.deliveries(hook)[0] for hook in hooks]
+    assert [one["state"] for one in deliveries] == ["delivered", "waiting", "delivered"]
+    assert len(slow.got) == 1
+    answered, refused, _ = map(webhooks.whole, hooks, deliveries)
+    assert least_ms <= answered["log"][0]["duration_ms"] <= most_ms
+    assert refused["log"][0]["status"] is None
+    assert "ConnectError" in refused["log"][0]["error"]
+    slow.close()
 
 
-@pytest.fixture
-def loop(sender: Sender) -> Deliver:
-    return Deliver(sender.context, {DeliveryRow: sender.send})
+def test_a_receiver_that_sends_a_byte_now_and_then_is_not_listened_to_for_ever(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "ANSWER_S", 1.0)
+    monkeypatch.setattr(sending, "CONNECT_S", 1.0)
+    gate = threading.Event()
+    receiver.replies = [Reply(200, gate=gate, drips="head"), Reply(200, gate=gate, drips="body")]
+    with pytest.raises(TimeoutError, match="no answer within"):
+        post(receiver)
+    answer = post(receiver)  # the status says all there is to know
+    assert (answer.status, answer.error) == (200, None)
+    gate.set()
 
 
-def subscribe(sender: Sender, url: str, sent: int = 1) -> WebhookRow:
-    """Store a subscription with some messages that are due."""
-
-    def begin(session: Session) -> WebhookRow:
-        webhook = store.create(
-            session,
-            kind=WebhookKind.standard,
-            url=url,
-            events=["*"],
-            description="",
-            secret=sender.box.close(new_secret()),
-            actor="test",
-        )
-        for number in range(sent):
-            store.send(session, [webhook.id], f"e{number}", messages.TEST, {"data": {}})
-        return webhook
-
-    return sender.context.session(begin)
-
-
-def waiting(sender: Sender) -> list[DeliveryRow]:
-    return sender.context.reading(lambda session: list(session.scalars(DeliveryRow.due())))
+def test_a_receiver_with_more_messages_than_are_read_at_once_hides_no_other(
+    webhooks: Webhooks, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliver, "MAX_DUE", 3)
+    gate, slow = threading.Event(), Receiver()
+    slow.replies = [Reply(200, gate=gate)]
+    busy, other = webhooks.subscribe(slow.url), webhooks.subscribe(receiver.url)
+    webhooks.test(*[busy] * 4, other)
+    webhooks.loop.run_once()
+    until(lambda: slow.got, what="the first of many")
+    assert receiver.got == []
+    webhooks.loop.run_once()
+    until(lambda: webhooks.deliveries(other)[0]["state"] == "delivered", what="the other's message")
+    assert len(slow.got) == 1
+    webhooks.core.stop.set()
+    gate.set()
+    wait_for_senders()
+    slow.close()
 
 
 def test_no_more_receivers_are_served_at_once_than_there_may_be_threads(
-    sender: Sender, loop: Deliver, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    webhooks: Webhooks, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deliver, "MAX_RECEIVERS", 2)
     gate = threading.Event()
     receiver.replies = [Reply(gate=gate)] * 2
-    for _ in range(3):
-        subscribe(sender, receiver.url)
-    assert loop.run_once() == 2
-    assert loop.run_once() == 2
+    webhooks.test(*(webhooks.subscribe(receiver.url) for _ in range(3)))
+    for _ in range(2):
+        assert webhooks.loop.run_once() == 2
     # a receiver that does not answer must not hold up the end of the process
-    assert {thread.daemon for thread in loop._busy.values()} == {True}
+    assert {thread.daemon for thread in webhooks.loop._busy.values()} == {True}
     gate.set()
     wait_for_senders()
-    assert loop.run_once() == 1
+    assert webhooks.loop.run_once() == 1
     wait_for_senders()
     assert len(receiver.got) == 3
 
 
 def test_a_receiver_whose_turn_is_over_gets_the_rest_in_its_next_one(
-    sender: Sender, loop: Deliver, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    webhooks: Webhooks, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deliver, "TURN_S", 0.0)
-    subscribe(sender, receiver.url, sent=3)
+    webhooks.test(*[webhooks.subscribe(receiver.url)] * 3)
     for sent in (1, 2, 3):
-        loop.run_once()
-        wait_for_senders()
+        webhooks.send()
         assert len(receiver.got) == sent
 
 
-def test_a_receiver_that_was_disabled_or_deleted_meanwhile_gets_nothing(
-    sender: Sender, receiver: Receiver
+def test_a_message_that_can_t_be_written_is_a_failed_try_and_stalls_no_other(
+    webhooks: Webhooks, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disabled, deleted = subscribe(sender, receiver.url), subscribe(sender, receiver.url)
-    due = {row.webhook: row.id for row in waiting(sender)}
-    sender.context.session(lambda session: store.disable(session, disabled.id, "by hand"))
+    webhook = webhooks.subscribe(receiver.url)
+    webhooks.test(webhook, webhook)
+    with monkeypatch.context() as patch:
+        patch.delattr(sending, "signatures")
+        webhooks.send()
+    webhooks.send()  # the first waits for its next try, so the second has its turn
+    second, first = webhooks.deliveries(webhook)
+    states = [(one["state"], one["tries"]) for one in (first, second)]
+    assert states == [("waiting", 1), ("delivered", 1)]
+    log = webhooks.whole(webhook, first)["log"]
+    assert log[0]["error"] == "NameError: name 'signatures' is not defined"
 
-    def delete(session: Session) -> None:
-        store.remove(session, session.get_one(WebhookRow, deleted.id))
 
-    sender.context.session(delete)
-    for webhook in (disabled, deleted):
-        assert not sender.send(due[webhook.id])
+def test_a_receiver_that_was_disabled_or_deleted_meanwhile_gets_nothing(
+    webhooks: Webhooks, receiver: Receiver
+) -> None:
+    disabled, deleted = hooks = [webhooks.subscribe(receiver.url) for _ in range(2)]
+    webhooks.test(*hooks)
+    due = [webhooks.deliveries(hook)[0]["id"] for hook in hooks]
+    path = "/api/v1/webhooks/"
+    webhooks.api.client.patch(path + disabled["id"], json={"state": "disabled"})
+    webhooks.api.client.delete(path + deleted["id"])
+    assert [webhooks.sender.send(delivery) for delivery in due] == [False, False]
     assert receiver.got == []
 
 
 def test_the_environment_s_proxy_is_not_used(
-    sender: Sender, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would resolve the name again, perhaps to an address that nobody checked."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
-    local = addresses.networks(LOCAL)
-    assert sending.post(receiver.url, b"{}", {}, local, addresses.resolve).status == 204
+    assert post(receiver).status == 204
 
 
-def test_the_text_of_an_error_is_cut(sender: Sender) -> None:
-    webhook = subscribe(sender, "http://receiver.example/")
+def test_the_text_of_an_error_is_cut(webhooks: Webhooks) -> None:
+    webhook = webhooks.subscribe("http://receiver.example/")
 
     def resolve(_host: str, _port: int) -> list[str]:
         raise OSError("x" * 2 * sending.MAX_ERROR_CHARS)
 
-    sender.resolver = resolve
-    (delivery,) = waiting(sender)
-    assert not sender.send(delivery.id)
-    with sender.context.engine.connect() as connection:
-        (error,) = connection.scalars(select(DeliveryTryRow.error))
-    assert error == f"OSError: {'x' * (sending.MAX_ERROR_CHARS - 9)}"
-    (delivery,) = sender.context.reading(
-        lambda session: store.list_deliveries(session, webhook.id).items
-    )
-    assert (delivery.state, delivery.tries) == (DeliveryState.waiting, 1)
+    webhooks.sender.resolver = resolve
+    webhooks.test(webhook)
+    webhooks.send()
+    (delivery,) = webhooks.deliveries(webhook)
+    assert (delivery["state"], delivery["tries"]) == (DeliveryState.waiting, 1)
+    error = f"OSError: {'x' * (sending.MAX_ERROR_CHARS - 9)}"
+    assert webhooks.whole(webhook, delivery)["log"][0]["error"] == error
 
 
 def test_no_more_of_an_answer_is_kept_than_the_log_stores(receiver: Receiver) -> None:
     receiver.replies = [Reply(200, body=b"x" * (2 * sending.MAX_ANSWER_BYTES))]
-    local = addresses.networks(LOCAL)
-    answer = sending.post(receiver.url, b"{}", {}, local, addresses.resolve)
-    assert answer.text == "x" * sending.MAX_ANSWER_BYTES
+    assert post(receiver).text == "x" * sending.MAX_ANSWER_BYTES

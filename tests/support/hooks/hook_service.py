@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from shutil import copyfile
 from typing import Any
@@ -16,7 +16,7 @@ from api import Api, in_process
 from gonogo_service.background.deliver import Deliver
 from gonogo_service.ci.model import IncomingDeliveryRow
 from gonogo_service.ci.processor import Paths, Processor
-from gonogo_service.kit.background_context import open_background_context
+from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_service.kit.database.base import Base
 from hook_payloads import SECRET
 from patience import WAIT_S
@@ -50,15 +50,22 @@ def store_rule(api: Api, **changes: Any) -> None:
     assert answer.is_success, answer.text
 
 
+@contextmanager
+def background(api: Api, **changes: Any) -> Iterator[BackgroundContext]:
+    """The background's context on a service's database; nothing asks the broker."""
+    keys = {"broker_url": "redis://127.0.0.1:1/0", **changes}
+    settings = api.settings.model_copy(update=keys)
+    with closing(open_background_context(settings, threading.Event())) as core:
+        yield core
+
+
 def work(api: Api, paths: Paths | None = None) -> int:
     """Handle the due deliveries; return how many of them started something."""
-    keys = {"broker_url": "redis://127.0.0.1:1/0"}
-    core = open_background_context(api.settings.model_copy(update=keys), threading.Event())
-    handle, before = Processor(core, paths).handle, _started(api)
-    deliver = Deliver(core, {IncomingDeliveryRow: handle})
-    deliver.run_once()
-    deliver.join(WAIT_S)
-    core.close()
+    before = _started(api)
+    with background(api) as core:
+        deliver = Deliver(core, {IncomingDeliveryRow: Processor(core, paths).handle})
+        deliver.run_once()
+        deliver.join(WAIT_S)
     return _started(api) - before
 
 

@@ -98,7 +98,9 @@ class Receiver(_Server):
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self.url = f"http://{self._serve(ThreadingHTTPServer(('127.0.0.1', port), Handler))}/hook?a=1"
+        self.url = (
+            f"http://{self._serve(ThreadingHTTPServer(('127.0.0.1', port), Handler))}/hook?a=1"
+        )
 
 
 class MailServer(_Server):
