@@ -141,19 +141,6 @@ def test_an_id_that_died_in_a_workers_hand_wakes_another_and_is_no_try(
     assert tries(engine, job_id) == 1
 
 
-def test_after_a_flush_unstarted_attempts_are_sent_again(
-    engine: Engine, settings: Settings, worker: SimulatedWorker
-) -> None:
-    with running(settings), broker(settings) as redis:
-        job_id = submit(engine, settings, 2, chunk_seconds=1e-6)
-        eventually(lambda: redis.llen(QUEUE) == 2)
-        redis.flushdb()
-        for chunk in [worker.take(), worker.take()]:
-            worker.run(chunk)
-        job = until(engine, job_id, lambda job: job.state == "finished")
-    assert (job.counts, tries(engine, job_id)) == ({"pass": 2}, 2)
-
-
 def test_each_answer_says_that_a_job_is_canceled(
     engine: Engine, patient: Settings, worker: SimulatedWorker
 ) -> None:

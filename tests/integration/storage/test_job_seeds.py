@@ -168,19 +168,6 @@ def test_few_seeds_are_all_marks_and_say_the_same_by_either_way(current: Session
 
 
 @BOTH_ENGINES
-def test_the_worst_seeds_come_first_with_all_their_outputs(current: Session) -> None:
-    rows = [stored_jobs.row(seed, wrong=seed > 0, within=seed != 2) for seed in range(3)]
-    job = _job(current, [*rows, stored_jobs.unwell(3, "crash", "signal 11")], over=False)
-    view = _view(current, job)
-    order = [(3, "crash"), (2, "fail"), (1, "pass_by_tolerance"), (0, "pass")]
-    assert [(seed.seed, seed.verdict) for seed in view.worst] == order
-    assert view.worst[2].outputs[0].output == "dx"
-    assert {output.output for output in view.worst[2].outputs} == {"dx", "dgamma", "dbeta"}
-    assert (view.worst[0].message, view.verdict) == ("signal 11", "crash")
-    assert view.check.endswith("--seeds 1 --seed-start 3 --rtol 0.001 --atol 0.5")
-
-
-@BOTH_ENGINES
 def test_among_equal_verdicts_the_seed_farthest_beyond_rounding_comes_first(
     current: Session,
 ) -> None:
@@ -259,8 +246,3 @@ def test_a_list_goes_on_after_its_cursor_and_filters(current: Session) -> None:
     assert [line.id for line in first.items + rest.items] == ids[::-1]
     assert first.next_url == f"/jobs?label=suite%3Dnightly&cursor={first.next}"
     assert rest.next_url is None
-
-
-@pytest.mark.parametrize("job_id", ["no-id", "01890000-0000-7000-8000-000000000000"])
-def test_there_is_no_view_of_a_job_that_is_not_there(current: Session, job_id: str) -> None:
-    assert job_page.job(current, job_id, None, utcnow()) is None

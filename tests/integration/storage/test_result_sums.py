@@ -20,6 +20,7 @@ from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.engine import reading, session
 from gonogo_service.kit.database.ids import new_id
+from gonogo_service.kit.database.states import JobState
 from gonogo_service.results import grid, seeds, sums, tallies, worst
 from gonogo_service.results.batch import Batch
 from gonogo_service.results.model import WHOLE, DailyRow, JobBlockRow, ResultRow
@@ -153,42 +154,38 @@ def test_several_ingests_at_once_lose_and_double_nothing(engine: Engine) -> None
     assert total(engine, WHOLE).counts == {name: 3 * count for name, count in once.items()}
 
 
-def content(engine: Engine, table: Any) -> dict[Any, tuple[Any, ...]]:
-    """Return the rows of an aggregate, their numbers in seven digits: sums depend on the order."""
-    keys = len(table.__table__.primary_key.columns)
+def content(engine: Engine) -> list[tuple[Any, ...]]:
+    """Return the rows of the aggregates, in seven digits: sums depend on the order."""
 
     def short(value: Any) -> Any:
         return float(f"{value:.7g}") if isinstance(value, float) else value
 
     with reading(engine) as current:
-        columns = [*table.__table__.primary_key.columns]
-        columns += [column for column in table.__table__.columns if column not in set(columns)]
-        rows = current.execute(select(*columns))
-        return {tuple(row)[:keys]: tuple(map(short, row[keys:])) for row in rows}
+        tables = (DailyRow.__table__, JobBlockRow.__table__)
+        rows = [row for table in tables for row in current.execute(select(*table.columns))]
+    return sorted((tuple(map(short, row)) for row in rows), key=repr)
 
 
 def test_a_deleted_job_leaves_the_days_as_if_it_had_never_run(engine: Engine) -> None:
     fill(engine)
-    daily, blocks = content(engine, DailyRow), content(engine, JobBlockRow)
+    before = content(engine)
     job = submit(engine, build="tt-train-2025")
-    largest = [wild(seed, tolerance_ratio=1e6, rms=1e6) for seed in range(12)]
-    store(engine, job, largest)
+    store(engine, job, [wild(seed, tolerance_ratio=1e6, rms=1e6) for seed in range(12)])
     store(engine, job, [wild(12)], NOON + timedelta(days=9))
-    assert content(engine, DailyRow) != daily
+    assert content(engine) != before
     with session(engine) as current:
-        row = closing.lock(current, job)
-        assert row is not None
-        row.state = "cancelled"
-        removed = job_removal.remove(current, job, actor="me", now=NOON)
-        assert removed.seeds == 13
-    assert content(engine, DailyRow) == daily
-    assert content(engine, JobBlockRow) == blocks
+        current.get_one(JobRow, job).state = JobState.cancelled
+        assert job_removal.remove(current, job, actor="me", now=NOON).seeds == 13
+    assert content(engine) == before
 
 
 def test_a_seed_is_read_as_it_was_sent_and_its_worst_output_comes_first(engine: Engine) -> None:
-    job = submit(engine)
+    job, last = submit(engine), 2**53 - 1
     rows = [wild(0), wild(1, tolerance_ratio=math.inf, rms=math.nan), wild(5, advice="take more")]
-    rows += [stored_jobs.unwell(3, "hang", "no answer\x00")]
+    rows += [
+        wild(last, rms=5e-324) | {"position": 0},
+        stored_jobs.unwell(3, "hang", "no answer\x00"),
+    ]
     store(engine, job, rows)
     with reading(engine) as current:
         stored_seeds = {seed.seed: seed for seed in seeds.read(current, ResultRow.job_id == job)}
@@ -196,8 +193,9 @@ def test_a_seed_is_read_as_it_was_sent_and_its_worst_output_comes_first(engine: 
         (largest,) = current.execute(select(func.min(ResultRow.minus_size), func.count())).all()
     assert [seed.seed for seed in few] == [0, 1]
     assert set(few[0].outputs["dx"]) == {"verdict", "explanation", "rms"}
-    assert tuple(largest) == (-math.inf, 10)
-    for row in rows[:3]:
+    assert tuple(largest) == (-math.inf, 13)
+    assert stored_seeds[last].outputs["dx"]["rms"] == 5e-324
+    for row in rows[:4]:
         seed = stored_seeds[row["seed"]]
         assert list(seed.outputs) == worst_first(seed.outputs)
         for name, output in row["outputs"].items():
@@ -221,23 +219,21 @@ def test_a_seed_is_read_as_it_was_sent_and_its_worst_output_comes_first(engine: 
 def test_an_iteration_of_tests_counts_as_what_they_say_and_its_tests_have_no_sums(
     outcomes: str, passed: int, failed: int
 ) -> None:
-    tests = {
-        f"Suite.{n}": {"verdict": "not_judged", "outcome": outcome}
-        for n, outcome in enumerate(outcomes.split())
+    tests: dict[str, Any] = {
+        f"Suite.{place}": {"verdict": "not_judged", "outcome": outcome}
+        for place, outcome in enumerate(outcomes.split())
     }
-    array = {"verdict": "pass", "explanation": "explained", "rounding_ratio": 0.5}
-    row = {"seed": 0, "repeat": 0, "verdict": "not_judged"}
-    row["outputs"] = {**tests, "Suite.0/dx": array}
+    tests["Suite.0/dx"] = {"verdict": "pass", "explanation": "explained", "rounding_ratio": 0.5}
+    row = {"seed": 0, "repeat": 0, "verdict": "not_judged", "outputs": tests}
     blocks = {one["output"]: one for one in sums.of_batch("job", Batch.of([row]), date.today())}
     assert set(blocks) == {WHOLE, "Suite.0/dx"}
     assert (blocks[WHOLE]["passed"], blocks[WHOLE]["failed"]) == (passed, failed)
 
 
 def test_times_that_cannot_be_add_nothing() -> None:
-    times = [0.25, None, -3.0, 1e300]
-    rows = [
-        {**stored_jobs.row(n, wrong=False), "duration_ms": time} for n, time in enumerate(times)
-    ]
+    rows = [stored_jobs.row(seed, wrong=False) for seed in range(4)]
+    for row, time in zip(rows, [0.25, None, -3.0, 1e300], strict=True):
+        row["duration_ms"] = time
     blocks = sums.of_batch("job", Batch.of(rows), date.today())
     assert [one["duration_ms"] for one in blocks if one["output"] == WHOLE] == [0.25]
 

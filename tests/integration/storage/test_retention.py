@@ -15,7 +15,7 @@ from gonogo.errors import FieldError
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.compare import sides
 from gonogo_service.flags.model import FlagRow
-from gonogo_service.jobs import artifacts, closing, job_removal
+from gonogo_service.jobs import artifacts, job_removal
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import ArtifactRow, EventRow, JobRow
 from gonogo_service.kit.database.base import Base
@@ -25,7 +25,6 @@ from gonogo_service.kit.database.ids import new_id
 from gonogo_service.operate import retention
 from gonogo_service.operate.retention import Policy, Tier
 from gonogo_service.results import tallies
-from gonogo_service.results.batch import Batch
 from gonogo_service.results.model import DailyRow, JobBlockRow, ResultRow
 from gonogo_service.tests import rejudgements
 
@@ -149,18 +148,6 @@ def test_a_pass_that_is_killed_is_finished_by_the_next_one(
     assert rows_of(engine, old) == 0
 
 
-def test_rows_that_come_after_the_removal_are_dropped(engine: Engine) -> None:
-    old, _ = two_nights(engine)
-    prune(engine)
-    with session(engine) as current:
-        job = closing.lock(current, old)
-        assert job is not None
-        late = Batch.of([stored_jobs.row(99, wrong=True)])
-        closing.record(current, job, old, late, now=utcnow())
-        assert job.done == 8
-    assert rows_of(engine, old) == 0
-
-
 def test_a_job_without_rows_is_not_judged_again_and_its_tests_not_compared(engine: Engine) -> None:
     two_nights(engine)
     prune(engine)
@@ -205,9 +192,3 @@ def test_a_deleted_job_leaves_nothing_and_everything_else_is_right_without_it(
             if "job_id" in table.c:
                 assert set(current.scalars(select(table.c.job_id))) <= {only}, table.name
         assert current.scalars(select(JobRow.id)).all() == [only]
-
-
-def test_a_job_that_runs_is_not_deleted(current: Session) -> None:
-    job = stored_jobs.submit(current).id
-    with pytest.raises(job_removal.NotRemovable, match=r"is queued: only .* Cancel it first"):
-        job_removal.remove(current, job, actor="me", now=utcnow())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -21,9 +20,7 @@ from gonogo_service.jobs.work import Work
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import reading, session
 from gonogo_service.kit.outbox import outbox
-from gonogo_service.results import seeds as results
-from gonogo_service.tests import test_specs
-from job_flow import QUEUE, new_job, output, row
+from job_flow import QUEUE, new_job, row
 from stored_flow import NOW, Flow
 
 
@@ -117,47 +114,6 @@ def test_the_estimate_is_refined_by_the_subjects_last_job(flow: Flow) -> None:
     assert estimate_s(10**7) > 100 * estimate_s(1000)
     run(flow, row(0, duration_ms=1500.0), row(1, duration_ms=500.0))
     assert estimate_s(1000) == pytest.approx(1.0)
-
-
-@BOTH_ENGINES
-def test_statistics_come_back_as_they_were_sent_and_non_finite_ones_as_null_with_their_kind(
-    flow: Flow,
-) -> None:
-    sent = {"needed_atol": {"0": 0.5}, "nonfinite": 3, "tiny": 5e-324}
-    odd = output("fail", "unexplained", tolerance_ratio=math.inf, rms=math.nan, **sent)
-    last = 2**53 - 1
-    job = run(flow, row(last, verdict="fail", outputs={"dx": odd}))
-    stored = results.get(flow.session, job.id, last)
-    assert stored is not None
-    nulls = {"tolerance_ratio": None, "rms": None}
-    kinds = {"nonfinite_kinds": {"tolerance_ratio": "inf", "rms": "nan"}}
-    expected = {**sent, **nulls, **kinds, "rounding_ratio": 0.99, "digest": "ab" * 8}
-    assert {name: stored.outputs["dx"][name] for name in expected} == expected
-    about = (stored.duration_ms, stored.arithmetic, stored.position)
-    assert about == (2.5, "tt-train", last % 100)
-
-
-@BOTH_ENGINES
-def test_history_of_test_and_workload(flow: Flow) -> None:
-    current = flow.session
-    run(flow, row(0), row(1), build="correct", build_sequence=2)
-    wrong = run(
-        flow, row(0, 0, "fail", "unexplained", outputs={"dx": output(rounding_ratio=157.0)})
-    )
-    other = run(flow, row(0), test_key="v1-other", build="correct", build_sequence=2)
-    newest, oldest = test_specs.builds_of(current, "v1-test")
-    assert (newest.build, newest.seeds, newest.counts) == ("correct", 2, {"pass": 2})
-    assert newest.outputs["dx"]["rounding_ratio"] == 0.99
-    assert (oldest.build, oldest.last_job) == ("tt-train-2025", wrong.id)
-    assert oldest.outputs["dx"]["rounding_ratio"] == 157.0
-    page = test_specs.history(current, "v1-workload", limit=2)
-    assert [item.job for item in page.items] == [other.id, wrong.id]
-    assert page.items[1].outputs["dx"]["rounding_ratio"] == 157.0
-    assert len(test_specs.history(current, "v1-workload", limit=2, cursor=page.next).items) == 1
-    keys = ("v1-workload", "v1-nobody")
-    assert [test_specs.has_workload(current, key) for key in keys] == [True, False]
-    keys = ("v1-other", "v1-nobody")
-    assert [test_specs.siblings(current, key) for key in keys] == [["v1-test"], []]
 
 
 def test_an_attempt_carries_what_is_registered_of_its_build(flow: Flow) -> None:
