@@ -9,16 +9,17 @@ import sys
 import threading
 from pathlib import Path
 
+import psutil
 import pytest
 
 from gonogo_workers.devices import locks
 from gonogo_workers.executors.reaping import group_members, start_time
 from patience import WAIT_S
-from running_service import clean_environment, gonogo, until
+from running_service import clean_environment, gone, gonogo, until
 
 HOLDS = """
-import pathlib, time
-pathlib.Path("here").touch()
+import os, pathlib, time
+pathlib.Path("here").write_text(str(os.getpid()))
 while not pathlib.Path("release").exists(): time.sleep(0.02)
 raise SystemExit(7)
 """
@@ -33,6 +34,12 @@ def lock(folder: Path, *words: str, device: str = "emulator:0") -> subprocess.Po
         return subprocess.Popen(command, env=environment, cwd=folder, stderr=stderr, text=True)
 
 
+def running(folder: Path) -> str:
+    """Return the id of the program's process; empty until it runs."""
+    file = folder / "here"
+    return file.read_text() if file.exists() else ""
+
+
 def acquire(folder: Path) -> locks.HeldDevice:
     """Take the device as a worker does."""
     return locks.acquire(folder, "emulator:0", lambda: False, threading.Event())
@@ -40,7 +47,7 @@ def acquire(folder: Path) -> locks.HeldDevice:
 
 def test_a_program_has_the_device_for_itself_and_its_exit_code_is_ours(tmp_path: Path) -> None:
     process = lock(tmp_path, "--", *KEEPS)
-    until((tmp_path / "here").exists, what="the program")
+    until(lambda: running(tmp_path), what="the program")
     with pytest.raises(locks.LockedElsewhere, match=str(process.pid)):
         acquire(tmp_path)
     assert lock(tmp_path, "--no-wait", "--", "true").wait(WAIT_S) == 3
@@ -54,11 +61,13 @@ def test_a_program_has_the_device_for_itself_and_its_exit_code_is_ours(tmp_path:
 
 def test_a_killed_lock_leaves_its_program_to_the_next_user(tmp_path: Path) -> None:
     process = lock(tmp_path, "--", *KEEPS)
-    until((tmp_path / "here").exists, what="the program")
+    pid = until(lambda: running(tmp_path), what="the program")
+    program = psutil.Process(int(pid))
     process.kill()
     process.wait()
     device_lock = locks.acquire(tmp_path, "emulator:0", lambda: True, threading.Event())
     assert device_lock.left_over
+    assert gone([program])
     device_lock.close()
 
 
