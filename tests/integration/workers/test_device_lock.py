@@ -87,9 +87,7 @@ def test_a_lock_file_ends_no_process_of_another_user(tmp_path: Path) -> None:
     assert is_running
 
 
-def test_whatever_a_kernel_writes_into_the_lock_file_the_device_can_be_used(
-    tmp_path: Path,
-) -> None:
+def test_whatever_a_kernel_writes_into_the_lock_file_the_device_can_be_used(tmp_path: Path) -> None:
     locks.lock_path(tmp_path, "emulator:0").write_text("[" * 4096)
     acquire(tmp_path).close()
 

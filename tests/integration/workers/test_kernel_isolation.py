@@ -48,10 +48,7 @@ def decoy() -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.mark.parametrize("source", ["environment", "file"])
 def test_a_kernel_finds_no_secret(
-    source: str,
-    redis_url: str,
-    tmp_path: Path,
-    decoy: subprocess.Popen[bytes],
+    source: str, redis_url: str, tmp_path: Path, decoy: subprocess.Popen[bytes]
 ) -> None:
     key = secret("worker")
     place = Workplace(redis_url, tmp_path)

@@ -186,9 +186,7 @@ def test_what_a_build_does_wrong_makes_no_good_device_bad(
     assert {body["health"] for body in shared_lab.place.healths} <= {"good"}
 
 
-def test_a_drained_device_ends_its_seed_hands_the_rest_back_and_comes_back(
-    shared_lab: Lab,
-) -> None:
+def test_a_drained_device_ends_its_seed_hands_the_rest_back_and_comes_back(shared_lab: Lab) -> None:
     lab = shared_lab
     attempt = lab.place.publish("slow", 100)
     lab.place.wait(attempt, lambda answer: len(answer.rows) > 1)
