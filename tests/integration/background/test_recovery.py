@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import redis
@@ -17,7 +16,7 @@ from structlog.testing import capture_logs
 from background_thread import short
 from gonogo.settings import Settings
 from gonogo_service.background import roles
-from gonogo_service.background.roles import LEASE_S, Duties, Role
+from gonogo_service.background.roles import Duties, Role
 from gonogo_service.kit import background_context
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_service.kit.database.engine import session
@@ -74,9 +73,9 @@ def context(migrated_sqlite_url: str, redis_url: str) -> Iterator[BackgroundCont
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The monotonic clock, which the test sets."""
     clock = SimpleNamespace(now=5.0)
-    stopped = SimpleNamespace(monotonic=lambda: clock.now)
+    clock.monotonic = lambda: clock.now
     for module in (roles, background_context):
-        monkeypatch.setattr(module, "time", stopped)
+        monkeypatch.setattr(module, "time", clock)
     return clock
 
 
@@ -159,27 +158,19 @@ def test_a_role_waits_as_its_settings_or_its_pause_say(context: BackgroundContex
 
 
 def test_a_lease_is_renewed_every_three_seconds_and_after_a_failure(
-    context: BackgroundContext, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+    context: BackgroundContext, clock: SimpleNamespace
 ) -> None:
-    renewed: list[float] = []
+    duties = Duties(context)
 
-    def record(_session: object, names: set[str], *_: object) -> set[str]:
-        renewed.append(clock.now)
-        return names
+    def is_renewed(second: float) -> bool:
+        context.session(lambda session: leases.release(session, context.holder))
+        clock.now = second
+        assert duties.hold(DUTY)
+        return DUTY in context.reading(leases.holders)
 
-    monkeypatch.setattr(roles, "take", record)
-    times = iter([6.0, 7.9, 8.0, 8.5, 9.0])
-
-    def pause(_seconds: float) -> None:
-        clock.now = next(times)
-        if clock.now == 9.0:
-            raise ValueError("a bug")
-
-    role = Role(replace(context, stop=Steps(6)), DUTY, Script(), pause=pause)
-    with capture_logs():
-        role.run()
-    assert renewed == [5.0, 8.0, 9.0]
-    assert LEASE_S > 2 * roles.RENEW_S
+    assert [is_renewed(second) for second in (5.0, 7.9, 8.0, 8.5)] == [True, False, True, False]
+    duties.forget()
+    assert is_renewed(8.6)
 
 
 def test_a_process_starts_without_its_broker(migrated_sqlite_url: str) -> None:
@@ -202,25 +193,20 @@ def test_what_is_due_is_handled_until_something_stops_it(
             raise ValueError("a bug")
         return key != "nothing"
 
-    def run(*keys: str, **options: Any) -> int:
-        return context.handle_each(
-            "delivery",
-            keys,
-            handle,
-            lambda _, key, error: postponed.append((key, error)),
-            **options,
-        )
+    def postpone(_: object, key: str, error: str) -> None:
+        postponed.append((key, error))
 
     with capture_logs() as logs:
-        assert run("a", "bad", "nothing", "b") == 2
+        keys = ["a", "bad", "nothing", "b"]
+        assert context.handle_each("delivery", keys, handle, postpone) == 2
         assert postponed == [("bad", "ValueError: a bug")]
         assert context.handle_each("delivery", ["bad", "a"], handle) == 1
     assert [log["id"] for log in logs] == ["bad", "bad"]
-    assert run(*"abcde", max_s=2) == 3
+    assert context.handle_each("delivery", "abcde", handle, max_s=2) == 3
     with pytest.raises(OperationalError):
         context.handle_each("delivery", ["a"], Script(SERVER_GONE))
     context.stop.set()
-    assert run("a") == 0
+    assert context.handle_each("delivery", ["a"], handle) == 0
 
 
 def test_one_notification_waits(context: BackgroundContext) -> None:
