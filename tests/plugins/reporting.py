@@ -42,6 +42,7 @@ class Reporting:
             return [{"outcome": "passed"}]
         if words == "nothing":
             return []
+        time.sleep(0.05)
         report = {
             "name": "A.B",
             "outcome": "passed",

@@ -13,13 +13,16 @@ from checkout import ROOT
 from gonogo import emulator
 from gonogo.errors import FieldError
 from gonogo.judging.inputs import generate, quantise
+from gonogo.spec.selections import Selection
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors import registry
 from gonogo_workers.executors.base import KernelCrash, KernelError, KernelHang
 from gonogo_workers.executors.log import ChildLog
 from gonogo_workers.local import child
 from gonogo_workers.local.child import Patience
+from gonogo_workers.local.reports import reporter
 from gonogo_workers.local.runner import load
+from patience import scaled
 
 TEST = TestSpec.parse({"kernel": "layernorm_bw", "shape": [1, 1, 32, 96]})
 GIVEN = quantise(TEST, generate(TEST, 5))
@@ -27,10 +30,11 @@ GIVEN = quantise(TEST, generate(TEST, 5))
 
 @pytest.fixture
 def _plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Declare two plug-ins, as an operator would."""
+    """Declare plug-ins, as an operator would."""
     monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'examples/numpy_executor'}:{ROOT / 'tests/plugins'}")
     troublesome = f"troublesome=troublesome:Troublesome@{sys.executable}"
-    monkeypatch.setenv("GONOGO_EXECUTORS", f"numpy=numpy_executor:NumpyExecutor, {troublesome}")
+    ours = f"reporting=reporting:Reporting, numpy=numpy_executor:NumpyExecutor, {troublesome}"
+    monkeypatch.setenv("GONOGO_EXECUTORS", ours)
 
 
 def test_the_emulator_gives_the_same_bits_here_and_in_a_child() -> None:
@@ -128,6 +132,15 @@ def test_a_run_that_takes_long_is_told_with_its_limit(monkeypatch: pytest.Monkey
     with patient as runner, pytest.raises(KernelHang):
         runner.run(TEST, GIVEN, seed=3)
     assert messages == ["waiting for seed 3 of build hang: it is a hang after 1 s (--deadline)"]
+
+
+@pytest.mark.usefixtures("_plugins")
+def test_a_suite_that_hangs_ends_at_its_limit_and_says_how_long_it_took() -> None:
+    selection = Selection.parse({"selection": {"filter": "hang"}})
+    with reporter("reporting", "main", deadline_s=0.3, tell=print) as local_reporter:
+        row = local_reporter.run(selection, 0)
+    assert row["verdict"] == "hang"
+    assert 300 <= row["duration_ms"] < scaled(5_000)
 
 
 def test_the_tail_of_a_log_holds_all_that_was_printed_before_it_is_asked_for() -> None:

@@ -57,7 +57,9 @@ def test_a_claim_comes_first_and_heartbeats_say_what_is_served(place: Workplace)
     assert (busy["attempt"], busy["seed"] in range(12)) == (attempt, True)
     names = ("emulator", "troublesome", "numpy")
     assert busy["queues"] == [f"{name}.wormhole.n150" for name in names]
-    assert place.wait(attempt).rows[0]["device"] == started["device"]
+    row = place.wait(attempt).rows[0]
+    assert row["device"] == started["device"]
+    assert 200 <= row["duration_ms"] < scaled(5_000)
     idle = place.beat(lambda body: body["attempt"] is None)
     assert (idle["stage"], idle["seed"]) == ("idle", None)
 
