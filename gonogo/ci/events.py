@@ -55,6 +55,8 @@ class CommitEvent:
     fork: bool = False
     """True if the commit comes from a repository that others may write to, or from an unknown
     one."""
+    author: str | None = None
+    """The author of the head commit."""
     paths: tuple[str, ...] | None = None
     """The paths that changed between base and head; None: the delivery does not say."""
     occurred_at: datetime | None = None
@@ -254,6 +256,7 @@ def _push(data: _Part) -> CommitEvent | Ignored:
         head_sha=data.sha("after"),
         base_sha=data.sha_or_none("before"),
         branch=branch,
+        author=data.of("head_commit", "author").plain("name"),
         paths=tuple(sorted(paths)) if is_whole else None,
         occurred_at=data.of("repository").moment("pushed_at")
         or data.of("head_commit").moment("timestamp"),
@@ -272,6 +275,7 @@ def _pull_request(data: _Part) -> CommitEvent:
         branch=request.of("base").text("ref"),
         pull_request=request.number(request.get("number", data.get("number"))),
         fork=_is_foreign(request),
+        author=request.of("user").plain("login"),
         occurred_at=request.moment("updated_at"),
         installation=data.installation,
     )
@@ -337,6 +341,7 @@ def _about(data: _Part, what: str, *, fork: bool, workflow: str | None) -> Commi
         action=action,
         branch=base.text("head_branch" if request is None else "ref"),
         pull_request=None if request is None or number is None else request.number(number),
+        author=subject.of("head_commit", "author").plain("name"),
         fork=fork or (request is not None and _is_foreign(request)),
         # the time of creation, because it may change long after a newer commit came
         occurred_at=subject.moment("created_at"),

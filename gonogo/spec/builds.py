@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Annotated, Any
 
@@ -42,6 +42,8 @@ class Build:
     outputs: tuple[str, ...] | None = None
     """The outputs it produces; None = all. Outputs that it doesn't declare are `not produced`; a
     declared one that is missing is an `error`."""
+    author: str | None = field(default=None, compare=False)
+    """The author of its commit; two that differ in nothing else are one build."""
 
     @property
     def order(self) -> tuple[str, int, str]:

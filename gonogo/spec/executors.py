@@ -18,7 +18,7 @@ class OwnBuild:
 
     name: str
     sentence: str
-    """What it runs."""
+    """The kernel that it runs."""
     outputs: tuple[str, ...] | None = None
     """The outputs that it produces; None: all."""
 

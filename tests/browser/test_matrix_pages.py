@@ -18,6 +18,7 @@ import stored_histories
 import stored_jobs
 from bisection_steps import answer
 from gonogo_service.background import bisections as role
+from gonogo_service.builds import store as builds
 from gonogo_service.kit.database.encoding import utcnow
 
 PHONE = {"width": 390, "height": 844}
@@ -47,8 +48,20 @@ def test_a_hollow_cell_leads_by_keyboard_to_the_strip_that_shows_the_gap(
     with server.writing() as session:
         nightly_history.night(session, "b747edd158", 2, range(2), test=TIGHT)
         key = nightly_history.masked(session)
+        commit = {"commit": "b747edd158c0ffee", "author": "Ada"}
+        builds.add(session, name="b747edd158", executor="ttnn", branch="main", sequence=2, **commit)
     page.goto(server.url)
     page.get_by_role("link", name="Matrix", exact=True).click()
+    page.get_by_role("link", name="b747edd158", exact=True).first.focus()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Tab")
+    today = f"{utcnow():%Y-%m-%d}"
+    expect(page.locator("#glossary")).to_contain_text(f"b747edd158: {today}")
+    expect(page.locator("#glossary")).to_contain_text("commit b747edd158c0, Ada")
+    page.get_by_text("Date, commit and author of these builds").click()
+    row = page.locator("#matrix-builds tr", has_text="b747edd158")
+    expect(row).to_contain_text("b747edd158c0")
+    expect(page.locator("#matrix-builds tr", has_text="fixed-4c1e")).to_contain_text("submitted by")
     expect(page.locator("#matrix-words")).to_contain_text(
         "On fixed-4c1e, the newest that ran: 0 hollow passes and 0 red of 1 test."
     )

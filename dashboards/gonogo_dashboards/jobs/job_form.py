@@ -72,7 +72,7 @@ class BuildChoice:
 
     name: str
     about: str
-    """What it does."""
+    """Its sentence: "s1 is subtracted twice."."""
     executor: str
     kernels: tuple[str, ...] = ()
     """The kernels that have it; () for all."""
@@ -141,14 +141,14 @@ def new_job(session: Session, query: Mapping[str, str]) -> FormView:
         kernels=tuple(KERNELS),
         executors=tuple(sorted(set(EXECUTORS) | built | served)),
         reporters=REPORTERS,
-        builds=(*registered, *_own()),
+        builds=(*registered, *_defined_builds()),
         numerics=tuple(_numerics()),
         suites=tuple(test_specs.suites(session)),
     )
 
 
 @cache
-def _own() -> tuple[BuildChoice, ...]:
+def _defined_builds() -> tuple[BuildChoice, ...]:
     """Return the builds that need no registration; those of the emulator say what is wrong."""
     from gonogo.emulator import builds_of  # it loads NumPy, which other pages don't need
 
@@ -162,9 +162,11 @@ def _own() -> tuple[BuildChoice, ...]:
         for (build, sentence), some in kernels_of.items()
     )
     installed = (
-        BuildChoice(own.name, own.sentence, executor.name, _kernels_of(own_builds()[own.name]))
+        BuildChoice(
+            build.name, build.sentence, executor.name, _kernels_of(own_builds()[build.name])
+        )
         for executor in EXECUTORS.values()
-        for own in executor.builds
+        for build in executor.builds
     )
     return (*emulated, *installed)
 

@@ -29,10 +29,21 @@ class MatrixBuild:
 
     name: str
     url: str
+    began: str
+    """When the first of its jobs ended."""
+    commit: str
+    author: str
+    """The author of its commit, else who submitted its newest job."""
     sequence: int
     hollow: int
     red: int
     compare_url: str | None
+
+    @property
+    def about(self) -> str:
+        """Return the sentence that hovering shows."""
+        commit = f"commit {self.commit[:12]}, " if self.commit not in ("–", self.name) else ""
+        return f"{self.name}: {self.began}, {commit}{self.author}"
 
 
 @dataclass(frozen=True)
@@ -102,16 +113,21 @@ def _cell(result: BuildResult) -> MatrixCell:
 
 
 def heads_of(
-    builds: Sequence[BuildRecord], rows: Sequence[MatrixRow], older: BuildRecord | None = None
+    session: Session,
+    builds: Sequence[BuildRecord],
+    rows: Sequence[MatrixRow],
+    older: BuildRecord | None = None,
 ) -> tuple[MatrixBuild, ...]:
     """Return the columns; older: the build that the last one is compared with."""
-    heads = []
+    heads, commits = [], matrices.commits(session, builds)
     for place, (build, base) in enumerate(zip(builds, [*builds, older][1:], strict=True)):
         cells = [cell for row in rows if (cell := row.cells[place])]
         hollow, red = (sum(getattr(one, kind) for one in cells) for kind in ("hollow", "red"))
         compared = None if base is None else urls.compare(base.name, build.name)
-        url = urls.jobs({"build": build.name})
-        heads.append(MatrixBuild(build.name, url, build.sequence, hollow, red, compared))
+        url, commit = urls.jobs({"build": build.name}), commits[build.name]
+        author = commit.author or f"submitted by {commit.submitter}"
+        about = words.moment(build.began_at), commit.sha or "–", author
+        heads.append(MatrixBuild(build.name, url, *about, build.sequence, hollow, red, compared))
     return tuple(heads)
 
 

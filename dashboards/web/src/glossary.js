@@ -1,6 +1,6 @@
 // What hovering shows, for keys and touch: the sentence of a term or a verdict that has the focus or was tapped.
 
-const EXPLAINED = '.term, .verdict[title], nav.tabs a[title]';
+const EXPLAINED = '.term, .verdict[title], nav.tabs a[title], th.build a[title]';
 
 /** Makes titles of terms reachable without a mouse. */
 export function explain() {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import datetime
 
 from sqlalchemy import BigInteger
@@ -20,6 +21,7 @@ class BuildRow(Base):
     branch: Mapped[str]
     sequence: Mapped[int] = mapped_column(BigInteger)
     commit: Mapped[str | None]
+    author: Mapped[str | None] = mapped_column(doc="The author of the commit")
     arithmetic: Mapped[str | None] = mapped_column(
         doc="The arithmetic of its kernels, which alone may explain them; null: it is found"
     )
@@ -39,12 +41,6 @@ class BuildRow(Base):
     @property
     def build(self) -> Build:
         """Return what it says about kernels."""
-        return Build(
-            self.name,
-            self.executor,
-            self.branch,
-            self.sequence,
-            self.commit,
-            self.arithmetic,
-            self.outputs if self.outputs is None else tuple(self.outputs),
-        )
+        values = {one.name: getattr(self, one.name) for one in fields(Build)}
+        outputs = None if self.outputs is None else tuple(self.outputs)
+        return Build(**values | {"outputs": outputs})

@@ -22,6 +22,7 @@ class BuildIn(DeclaredBuild, Strict):
     commit: str | None = Field(
         None, pattern=NAME, max_length=200, description="The commit that it was made of"
     )
+    author: str | None = Field(None, max_length=200, description="The author of that commit")
     new_executor: bool = Field(
         False,
         description="True: accept an executor that no setting, build or worker has named so far",
@@ -36,6 +37,7 @@ BUILDS = Noun(
         "branch": "branch",
         "sequence": "sequence",
         "commit": "commit",
+        "author": "author",
         "arithmetic": "arithmetic",
         "outputs": "outputs",
         "registered": "created_at",

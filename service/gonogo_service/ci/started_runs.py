@@ -168,6 +168,7 @@ class _Starter:
             "branch": branch,
             "sequence": builds.next_sequence(self.session, branch),
             "commit": sha,
+            "author": self.event.author if head else None,
             "arithmetic": how.arithmetic,
             "outputs": how.outputs,
         }

@@ -12,7 +12,7 @@ from gonogo_service.people.issuing import issue_token
 
 SETTINGS = {"executors": "mine=package.module:Factory"}
 PLACE = {"executor": "ttnn", "branch": "main", "sequence": 60, "commit": "abc123"}
-V60 = {"name": "v0.60", **PLACE, "arithmetic": "wormhole", "outputs": ["dx"]}
+V60 = {"name": "v0.60", **PLACE, "author": "Ada", "arithmetic": "wormhole", "outputs": ["dx"]}
 
 
 def all_names(api: Api, **query: Any) -> list[str]:

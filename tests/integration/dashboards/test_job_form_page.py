@@ -46,9 +46,9 @@ def test_registered_builds_come_first_and_what_the_form_begins_with_is_a_job(api
     with api.context.session() as session:
         builds.add(session, name="main-0001", executor="ttnn", branch="main", sequence=1)
     view = twin(api)
-    first, *own = view["builds"]
+    first, *others = view["builds"]
     assert (first["name"], first["about"], first["executor"]) == ("main-0001", "ttnn, main", "ttnn")
-    (mutant,) = (build for build in own if build["name"] == "double-subtract")
+    (mutant,) = (build for build in others if build["name"] == "double-subtract")
     assert (mutant["about"], mutant["kernels"]) == ("s1 is subtracted twice.", ["layernorm_bw"])
     values = view["values"]
     shape = [int(dimension) for dimension in values["shape"].split(",")]

@@ -38,6 +38,7 @@ def pull_request(
     request = {
         "number": 7,
         "updated_at": at,
+        "user": {"login": "ada"},
         "head": {"sha": head, "ref": "fix", "repo": FOREIGN if fork else REPOSITORY_RECORD},
         "base": {"sha": BEFORE, "ref": "main", "repo": REPOSITORY_RECORD},
     }
