@@ -23,7 +23,7 @@ MAX_REASON = 100
 
 
 @dataclass(frozen=True)
-class Kernel:
+class CapturedKernel:
     """A line of the table: the tests whose comparisons are judged in full.
 
     Attributes:
@@ -41,7 +41,7 @@ class Kernel:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, pattern: str, fields: Mapping[str, Any]) -> Kernel:
+    def of(cls, pattern: str, fields: Mapping[str, Any]) -> CapturedKernel:
         """Return the line of a table. Raises ValueError for a wrong one."""
         rest = dict(fields)
         kernel, inputs = rest.pop("kernel", None), rest.pop("inputs", None)
@@ -68,10 +68,10 @@ class Capture:
         not_read: those that could not be, by the reason.
     """
 
-    kernels: Sequence[Kernel] = ()
+    kernels: Sequence[CapturedKernel] = ()
     calls: int = 0
     not_read: Counter[str] = field(default_factory=Counter)
-    _kernel: Kernel | None = None
+    _kernel: CapturedKernel | None = None
     _file: str = ""
     _worst: dict[str, tuple[int, Comparison]] = field(default_factory=dict)
 

@@ -69,7 +69,7 @@ class BuildsOfRule(Model):
     base: Template | None = Field(None, description="null: the same template as for head")
 
 
-class Register(DeclaredBuild):
+class Registration(DeclaredBuild):
     """The registration of unknown builds in `builds`.
 
     The worker hosts define what a build means.
@@ -120,7 +120,7 @@ class Rule(Model):
         ),
     )
     builds: BuildsOfRule = BuildsOfRule(head=None, base=None)
-    register_: Register | None = Field(None, alias="register")
+    register_: Registration | None = Field(None, alias="register")
     suites: list[Any] = Field([])
     gauges: list[Any] = Field([])
     labels: dict[str, str] = Field({})

@@ -17,7 +17,7 @@ from datetime import datetime
 from enum import StrEnum
 
 
-class Change(StrEnum):
+class DigestChange(StrEnum):
     """The change of a golden digest."""
 
     learned = "learned"
@@ -75,18 +75,18 @@ class Accusation:
 
 
 @dataclass(frozen=True)
-class Finding:
+class GoldenFinding:
     """The conclusion from the canaries of a host; `golden` is None before the first canary."""
 
     golden: Golden | None
-    change: Change | None = None
+    change: DigestChange | None = None
     accused: tuple[Accusation, ...] = ()
     excused: frozenset[str] = frozenset()
     """Devices whose digest is no evidence against them: it is the golden one, or another device of
     the host shares it."""
 
 
-def judge(golden: Golden | None, canaries: Iterable[CanaryResult]) -> Finding:
+def judge(golden: Golden | None, canaries: Iterable[CanaryResult]) -> GoldenFinding:
     """Return the golden digest after these canaries, and the devices to suspect, by name.
 
     canaries: one entry per device of one host.
@@ -97,14 +97,14 @@ def judge(golden: Golden | None, canaries: Iterable[CanaryResult]) -> Finding:
         by_digest[canary.digest].append(canary)
     after = _updated(golden, ordered, by_digest)
     if after is None:
-        return Finding(None)
+        return GoldenFinding(None)
     change = None
     if golden is None:
-        change = Change.learned if after.second is None else Change.confirmed
+        change = DigestChange.learned if after.second is None else DigestChange.confirmed
     elif after.digest != golden.digest:
-        change = Change.replaced
+        change = DigestChange.replaced
     elif after.second is not None and golden.second is None:
-        change = Change.confirmed
+        change = DigestChange.confirmed
     accused = []
     if after.second is not None:
         for canary in ordered:
@@ -117,7 +117,7 @@ def judge(golden: Golden | None, canaries: Iterable[CanaryResult]) -> Finding:
         for canary in ordered
         if canary.digest == after.digest or len(by_digest[canary.digest]) > 1
     )
-    return Finding(
+    return GoldenFinding(
         after, change, tuple(sorted(accused, key=lambda accusation: accusation.device)), excused
     )
 

@@ -18,12 +18,12 @@ from gonogo.arithmetic.matrix_unit import TILE
 from gonogo.emulator.public_bugs import PUBLIC_BUGS, PublicBug
 from gonogo.emulator.spoiling import Spoiling
 from gonogo.faults.changes import (
-    Change,
     Edit,
     Elementwise,
     Factor,
     Moved,
     Replaced,
+    ValueChange,
     Weighted,
     shift,
 )
@@ -120,7 +120,7 @@ def _node(graph: Graph, key: str) -> Node | None:
     return next((node for node in graph.nodes if node.key == key), None)
 
 
-def value(key: str, change: Change) -> Callable[[Graph, Kind], Edits]:
+def value(key: str, change: ValueChange) -> Callable[[Graph, Kind], Edits]:
     """Return the edit that changes a value for all who use it."""
 
     def edits(graph: Graph, kind: Kind) -> Edits:
@@ -130,7 +130,7 @@ def value(key: str, change: Change) -> Callable[[Graph, Kind], Edits]:
     return edits
 
 
-def use(key: str, user: str, change: Change) -> Callable[[Graph, Kind], Edits]:
+def use(key: str, user: str, change: ValueChange) -> Callable[[Graph, Kind], Edits]:
     """Return the edit that changes a value where one user takes it."""
 
     def edits(graph: Graph, kind: Kind) -> Edits:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gonogo.faults.changes import TILE, Change, Edit, Elementwise, Factor, Replaced, Weighted
+from gonogo.faults.changes import TILE, Edit, Elementwise, Factor, Replaced, ValueChange, Weighted
 from gonogo.graph import Graph, Node
 
 Array = Any
@@ -74,7 +74,7 @@ def _value(key: str, change: Callable[..., Array] | Factor, *others: str) -> Edi
 
     change: a factor, or a function of the value and of others.
     """
-    changed: Change = change if isinstance(change, Factor) else Elementwise(change)
+    changed: ValueChange = change if isinstance(change, Factor) else Elementwise(change)
 
     def edits(graph: Graph) -> Edits:
         node = _node(graph, key)

@@ -24,7 +24,7 @@ ELEMENTS_PER_OUTLIER = 2**17
 MIN_OUTLIERS = 4
 
 
-class Register:
+class Accumulator:
     """The 32 lanes of the accumulator, as the last kernel of this process left them.
 
     It belongs to the whole process on purpose: `stale-register` depends on what ran before, as on a
@@ -49,7 +49,7 @@ class Register:
             self._lanes = lanes
 
 
-REGISTER = Register()
+REGISTER = Accumulator()
 
 
 def spoiled(first: NDArray[Number], x: NDArray[np.float32], spoiling: Spoiling) -> NDArray[Number]:

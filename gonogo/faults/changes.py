@@ -28,7 +28,7 @@ SMALL = 2.0**-10
 below where an effect bends."""
 
 
-class Change(Protocol):
+class ValueChange(Protocol):
     """A function of a value that gives a wrong one, of the same shape."""
 
     def __call__(self, value: Array, *others: Array) -> Array: ...
@@ -100,7 +100,7 @@ class Edit:
     """
 
     node: Node
-    change: Change
+    change: ValueChange
     at: tuple[int, ...] | None = None
     others: tuple[Node, ...] = ()
 
@@ -174,7 +174,7 @@ class Fault:
         return Fault(self.id, label, edits)
 
 
-def rounded(form: str, mode: Mode = "even") -> Change:
+def rounded(form: str, mode: Mode = "even") -> ValueChange:
     """Return the change of a value that is stored in a format."""
     return Elementwise(lambda value: round_to(value, form, mode))
 

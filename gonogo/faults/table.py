@@ -16,7 +16,6 @@ from gonogo.arithmetic.formats import format_and_mode, unit_roundoff
 from gonogo.faults.changes import (
     TILE,
     Array,
-    Change,
     Edit,
     Elementwise,
     Factor,
@@ -24,6 +23,7 @@ from gonogo.faults.changes import (
     Mistaken,
     Moved,
     Replaced,
+    ValueChange,
     Weighted,
     instead,
     rounded,
@@ -172,14 +172,14 @@ def faults(graph: Graph, output: str) -> Iterator[Fault]:
             yield from _unwritten(node)
 
 
-def changed_value(id: str, node: Node, label: str, change: Change) -> Fault:
+def changed_value(id: str, node: Node, label: str, change: ValueChange) -> Fault:
     """Return the fault that a node's value is changed for all who use it."""
     edits = {node.id: Edit(node, change)}
     return Fault(f"{id}:{node.key}", f"{node.label} {label}", edits, isinstance(change, Factor))
 
 
 def _changed_use(
-    id: str, value: Node, user: Node, label: str, change: Change, at: tuple[int, ...]
+    id: str, value: Node, user: Node, label: str, change: ValueChange, at: tuple[int, ...]
 ) -> Fault:
     """Return the fault that one user takes a changed value; label: the sentence."""
     edits = {user.id: Edit(user, change, at)}
@@ -218,7 +218,7 @@ def _bypasses(value: Node, user: Node, at: tuple[int, ...]) -> Iterator[Fault]:
             yield Fault(f"bypass-{operand.key}:{value.key}@{user.key}", label, {user.id: edit})
 
 
-def _changes(value: Node) -> Iterator[tuple[str, str, Change]]:
+def _changes(value: Node) -> Iterator[tuple[str, str, ValueChange]]:
     """Yield wrong values in the place of a value: an id, what a label says, and the change."""
     yield "factor", FITTED, Factor()
     for id, store in STORED.items():
@@ -333,7 +333,7 @@ def _faults_of_indices(node: Node) -> Iterator[Fault]:
             if (start, stop, step) == (0, count, 1) or count < 2:
                 continue
             for by in (1, -1):
-                change: Change = Moved(axis - len(value.shape), shift(count, by))
+                change: ValueChange = Moved(axis - len(value.shape), shift(count, by))
                 label = f"{node.label} is taken {by:+d} elements off from {value.label}"
                 yield _changed_use(f"index{by:+d}", value, node, label, change, (0,))
 

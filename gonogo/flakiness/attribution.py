@@ -70,7 +70,7 @@ class SeedExample:
 
 
 @dataclass(frozen=True)
-class Factor:
+class AttributedFactor:
     """One factor with its evidence.
 
     It says how many seeds were compared and how many differed, with examples, and which
@@ -96,7 +96,7 @@ class Attribution:
 
     cause: Cause
     causes: tuple[Cause, ...]
-    findings: tuple[Factor, ...]
+    findings: tuple[AttributedFactor, ...]
     failures: Rate
     """The failure rate of runs that add information (samples.distinct_places): a seed that fails
     in the same way every night is one failure."""
@@ -168,8 +168,8 @@ def attribute(
 
 
 def _decide(
-    is_sick: bool, failures: Rate, lost: Rate, findings: Sequence[Factor]
-) -> tuple[Cause, Factor | None]:
+    is_sick: bool, failures: Rate, lost: Rate, findings: Sequence[AttributedFactor]
+) -> tuple[Cause, AttributedFactor | None]:
     """Return the one cause, and the factor that shows it."""
     if not failures.known and (is_sick or not lost.known):
         return (Cause.sick_device if is_sick else Cause.unknown), None
@@ -186,11 +186,11 @@ def _decide(
 
 def _words(
     cause: Cause,
-    why: Factor | None,
+    why: AttributedFactor | None,
     failures: Rate,
     lost: Rate,
     repeated: int,
-    findings: Sequence[Factor],
+    findings: Sequence[AttributedFactor],
 ) -> str:
     if cause is Cause.sick_device:
         return cause.sentence
@@ -208,7 +208,7 @@ def _words(
     return f"It flickers, and the runs do not tell why: {reasons}; {alone}"
 
 
-def _repeats(digested: Sequence[Sample]) -> tuple[Factor, Factor]:
+def _repeats(digested: Sequence[Sample]) -> tuple[AttributedFactor, AttributedFactor]:
     """Return the findings of nondeterminism, and of state left by earlier runs in the process.
 
     A group of firsts that differs is nondeterminism without doubt. A group behind others that
@@ -220,7 +220,7 @@ def _repeats(digested: Sequence[Sample]) -> tuple[Factor, Factor]:
         for is_fresh in (True, False)
     )
     by_state = first.runs >= POLICY.few_pairs and first.failures == 0 and _is_known(behind, first)
-    state = Factor(
+    state = AttributedFactor(
         Cause.context_dependent,
         by_state and behind.failures > 0,
         behind,
@@ -239,7 +239,9 @@ def _repeats(digested: Sequence[Sample]) -> tuple[Factor, Factor]:
         if compared.known
         else "no seed was run twice in equal conditions"
     )
-    repeats = Factor(Cause.nondeterministic, compared.failures > 0, compared, examples, words=words)
+    repeats = AttributedFactor(
+        Cause.nondeterministic, compared.failures > 0, compared, examples, words=words
+    )
     return repeats, state
 
 
@@ -267,7 +269,7 @@ _LEVELS: Mapping[Cause, tuple[Callable[[Sample], str], Callable[[Sample], str]]]
 
 def _between(
     digested: Sequence[Sample], cause: Cause, rows: Sequence[Configuration], repeats: Rate
-) -> Factor:
+) -> AttributedFactor:
     """Return whether a seed's digests depend on the level of a factor, with all else equal.
 
     A seed counts as compared when two levels or more have it, and as differing when no digest is
@@ -298,7 +300,7 @@ def _between(
         f"{row.name}: {rate(row.failed, row.runs).words} failed, p = {row.p:.2g}" for row in telling
     ]
     holds = beyond_chance(share, repeats) or bool(telling)
-    return Factor(cause, holds, share, examples, telling, "; ".join(parts))
+    return AttributedFactor(cause, holds, share, examples, telling, "; ".join(parts))
 
 
 def beyond_chance(differing: Rate, repeats: Rate) -> bool:
@@ -323,7 +325,7 @@ def _is_known(one: Rate, other: Rate) -> bool:
     return odds(one, other) >= POLICY.factor_odds
 
 
-def _seeds(judged: Sequence[Sample], repeats: Factor) -> Factor:
+def _seeds(judged: Sequence[Sample], repeats: AttributedFactor) -> AttributedFactor:
     """Return whether some seeds always fail while the others always pass."""
     outcomes: dict[Any, Counter[Outcome]] = defaultdict(Counter)
     for sample in judged:
@@ -342,7 +344,7 @@ def _seeds(judged: Sequence[Sample], repeats: Factor) -> Factor:
     words = f"{len(failing)} of {len(outcomes)} seeds fail whenever they run, {mixed} sometimes"
     if varies and not measured:
         words += f"; not enough seeds were run twice: {pairs} of {POLICY.few_pairs}"
-    return Factor(
+    return AttributedFactor(
         Cause.seed_sensitive,
         varies and mixed == 0 and measured and not repeats.holds,
         rate(len(failing), len(outcomes)),

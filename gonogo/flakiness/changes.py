@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gonogo.flakiness.contrasts import Array, welch
-from gonogo.flakiness.history import Change, Changes
+from gonogo.flakiness.history import ChangePoint, Changes
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import Rate, rate
 from gonogo.flakiness.special import student_tail
@@ -129,7 +129,7 @@ class _Series:
         p: float | None = None,
         odds: float | None = None,
         rates: tuple[Rate, Rate] | None = None,
-    ) -> Change:
+    ) -> ChangePoint:
         """Return a change; edges: its place, and the ends of the interval, among these points."""
         place, low, high = (self.places[min(edge, len(self.places) - 1)] for edge in edges)
         at, *between = (
@@ -140,9 +140,9 @@ class _Series:
         details += [] if p is None else [f"p = {p:.2g}"]
         words = f"{what} from {at} on" + (f" ({', '.join(details)})" if details else "")
         interval = (between[0], between[1]), place, low, high, level
-        return Change(at, *interval, before, after, p, odds, rates, words)
+        return ChangePoint(at, *interval, before, after, p, odds, rates, words)
 
-    def changes(self, changes: Sequence[Change], points: int, enough: int = 0) -> Changes:
+    def changes(self, changes: Sequence[ChangePoint], points: int, enough: int = 0) -> Changes:
         """Return the changes; enough: how many points are needed, where there are fewer."""
         count = len(self.places)
         words = "; ".join(change.words for change in changes) or f"no change in {count} points"

@@ -34,7 +34,7 @@ LABELS = {0: "Clear", 1: "Blocked", 3: "Undecided"}
 
 
 @dataclass(frozen=True)
-class Gate:
+class GateAnswer:
     """The answer of a gate.
 
     `code` is 0 for pass, 1 for blocked, and 3 if it can't be decided (not finished, base not run,
@@ -48,7 +48,9 @@ class Gate:
     """The reasons in one phrase"""
 
 
-def gate(classifications: Iterable[Classification], fail_on: FailOn | str = FailOn.new) -> Gate:
+def gate(
+    classifications: Iterable[Classification], fail_on: FailOn | str = FailOn.new
+) -> GateAnswer:
     """Return whether a commit may pass.
 
     `new`: 1 for new failures, new hollow passes, and hangs and crashes that base doesn't have;
@@ -73,7 +75,7 @@ def gate(classifications: Iterable[Classification], fail_on: FailOn | str = Fail
     if not code and not ran:
         code, reasons = 3, {Class.not_run.value: 0}
     words = ", ".join(Class(kind).counted(number) for kind, number in reasons.items())
-    return Gate(code, reasons, words or "nothing new")
+    return GateAnswer(code, reasons, words or "nothing new")
 
 
 def _closes(finding: Finding, level: FailOn) -> int:

@@ -51,7 +51,7 @@ class Tail:
 
 
 @dataclass(frozen=True)
-class Change:
+class ChangePoint:
     """A change at the point `place`, inside the interval [low, high] at `level`.
 
     `place` is the first point after the change, counted from 0 in the given series.
@@ -80,7 +80,7 @@ class Change:
 class Changes:
     """The change points of one series, in order; `points` have a number, `left_out` have none."""
 
-    changes: Sequence[Change]
+    changes: Sequence[ChangePoint]
     points: int
     left_out: int
     words: str

@@ -19,7 +19,7 @@ MAX_STEPS = 160
 
 
 @dataclass(frozen=True)
-class Step:
+class CurveStep:
     """Failing runs of right kernels and passing runs of mutants, from this tolerance on.
 
     They hold up to the next step.
@@ -57,7 +57,7 @@ class Curves:
     right: tuple[float, ...]
     wrong: tuple[float, ...]
     onsets: tuple[Onset, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[CurveStep, ...]
 
     @property
     def quiet_from(self) -> float | None:
@@ -76,7 +76,7 @@ class Curves:
             default=None,
         )
 
-    def at(self, tolerance: float) -> Step:
+    def at(self, tolerance: float) -> CurveStep:
         """Return false alarms and misses at a tolerance, of all runs, also between the steps."""
         return _step(self.right, self.wrong, tolerance)
 
@@ -101,11 +101,11 @@ def curves(
     return Curves(right, wrong, (*_onsets(True, right_runs), *_onsets(False, mutant_runs)), steps)
 
 
-def _step(right: Sequence[float], wrong: Sequence[float], tolerance: float) -> Step:
+def _step(right: Sequence[float], wrong: Sequence[float], tolerance: float) -> CurveStep:
     """Return right runs that fail and mutant runs that pass, from ascending deviations."""
     alarms, misses = len(right) - bisect_right(right, tolerance), bisect_right(wrong, tolerance)
     counted = MeasuredRate.counted
-    return Step(tolerance, counted(alarms, len(right)), counted(misses, len(wrong)))
+    return CurveStep(tolerance, counted(alarms, len(right)), counted(misses, len(wrong)))
 
 
 def _deviations(

@@ -24,7 +24,7 @@ from gonogo.judging.judging import SeedJudgement, judge, matrix
 from gonogo.judging.questions import questions
 from gonogo.judgment import candidates
 from gonogo.judgment.cells import LIMIT
-from gonogo.judgment.fits import Candidate, Kernel, Output
+from gonogo.judgment.fits import Candidate, Output, TracedKernel
 from gonogo.spec.arithmetic_names import TT_TRAIN
 from gonogo.spec.executors import ON_WORMHOLE
 from gonogo.spec.test_spec import TestSpec
@@ -80,7 +80,7 @@ class Drawn:
         """
         allowed = {}
         for question in reversed(questions(self.test, self.given, TT_TRAIN)):
-            kernel = Kernel(question.graphs, question.inputs, declared=question.declared)
+            kernel = TracedKernel(question.graphs, question.inputs, declared=question.declared)
             for name, node in question.graphs[0].outputs.items():
                 if name not in self.expected:
                     continue

@@ -39,7 +39,7 @@ WRONG_EXPECTATION = (
 
 
 @dataclass(frozen=True)
-class Case(ABC):
+class RunOutputs(ABC):
     """The outputs of one run of a kernel, and how they are judged."""
 
     title: str
@@ -59,7 +59,7 @@ class Case(ABC):
         """Return the questions about the outputs."""
 
     @abstractmethod
-    def of_expected(self, outputs: Arrays, form: str) -> Case:
+    def of_expected(self, outputs: Arrays, form: str) -> RunOutputs:
         """Return the case of the values that a test expects, from what tolerances compare with."""
 
     def tolerance_for(self, output: str) -> Tolerance | None:
@@ -97,7 +97,7 @@ class Case(ABC):
 
 
 @dataclass(frozen=True)
-class TestCase(Case):
+class TestCase(RunOutputs):
     """The outputs of a kernel with a test."""
 
     __test__ = False  # pytest: not a test case
@@ -173,7 +173,7 @@ def case_of_test(
     return TestCase(title, test.canonical(), outputs, test.tolerance, test, loose, given, declared)
 
 
-def record_of(case: Case, judgement: SeedJudgement) -> dict[str, Any]:
+def record_of(case: RunOutputs, judgement: SeedJudgement) -> dict[str, Any]:
     """Return the parts of a gonogo.public.recorded.Comparison."""
     outputs = {name: output.to_json() for name, output in judgement.outputs.items()}
     return {
@@ -186,7 +186,7 @@ def record_of(case: Case, judgement: SeedJudgement) -> dict[str, Any]:
     }
 
 
-def judge_against(case: Case, expected: Mapping[str, Expectation]) -> dict[str, Any]:
+def judge_against(case: RunOutputs, expected: Mapping[str, Expectation]) -> dict[str, Any]:
     """Judge outputs that a test compared with its own expectation.
 
     The test's tolerance holds against that expectation. Rounding must explain the error against
@@ -227,7 +227,7 @@ def judge_against(case: Case, expected: Mapping[str, Expectation]) -> dict[str, 
 
 
 def _wrong_expectations(
-    case: Case, alone: SeedJudgement, expected: Mapping[str, Expectation]
+    case: RunOutputs, alone: SeedJudgement, expected: Mapping[str, Expectation]
 ) -> dict[str, str]:
     """Return the expectations that make a right output red, each with what is wrong with it."""
     sentences = {}

@@ -18,7 +18,7 @@ from gonogo.judging.judging import SeedJudgement, matrix
 from gonogo.judging.questions import questions
 from gonogo.judgment.advice import HEADROOM, red_rate
 from gonogo.judgment.cells import LIMIT, Cells
-from gonogo.judgment.fits import Candidate, Kernel, Output
+from gonogo.judgment.fits import Candidate, Output, TracedKernel
 from gonogo.judgment.tolerance import Tolerance
 from gonogo.spec.verdicts import Explanation
 from gonogo.workloads import exact_outputs
@@ -62,7 +62,9 @@ def edges(
         graph = question.every[judged.answer.way]
         shape = graph.outputs[name].shape
         values = np.asarray(matrix(test, name, outputs), np.float64).reshape(shape)
-        output = Output(Kernel([graph], question.inputs), name, values, question.formats[name])
+        output = Output(
+            TracedKernel([graph], question.inputs), name, values, question.formats[name]
+        )
         cells = output.cells(Candidate(graph, judged.answer.program))
         today = question.tolerances.get(name)
         by_output[name] = edges_of(cells, references[name].reshape(shape), rtols, today)

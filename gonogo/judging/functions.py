@@ -14,7 +14,7 @@ from gonogo.arithmetic import Evaluation, Program
 from gonogo.arithmetic.formats import format_named
 from gonogo.errors import FieldError, JobError, KernelOutputError
 from gonogo.graph import Graph, trace
-from gonogo.judging.comparison import Arrays, Case
+from gonogo.judging.comparison import Arrays, RunOutputs
 from gonogo.judging.judging import SeedJudgement, judged_outputs, summed_up
 from gonogo.judging.questions import Question, allcloses, narrow_formats
 from gonogo.judgment import Candidate
@@ -51,7 +51,7 @@ class _Declared(Model):
 
 
 @dataclass(frozen=True)
-class FunctionCase(Case):
+class FunctionCase(RunOutputs):
     """The outputs of a kernel that is a function."""
 
     graphs: Sequence[Graph]

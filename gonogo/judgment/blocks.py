@@ -86,7 +86,7 @@ def in_threads(function: Callable[[int], BlockResult], count: int) -> list[Block
 
 
 @dataclass(frozen=True)
-class Comparison:
+class BlockComparison:
     """An output, or a block of it, beside a replay and its exact values.
 
     Attributes:
@@ -114,7 +114,7 @@ class Comparison:
 
 def compared(
     replay: Replay, cells: Cells, exact: Doubles, is_by_cells: bool, is_by_row: bool, block: int = 0
-) -> Comparison:
+) -> BlockComparison:
     """Return the comparison of an output with a replay; block: its number.
 
     is_by_cells: whether cells say what elements share, not the estimates of groups. Neither is
@@ -131,7 +131,7 @@ def compared(
                 shared = max((estimate.largest for estimate in estimates), default=0.0)
                 samples = samples_of_groups(replay, estimates)
         axes = tuple(range(1, exact.ndim)) if is_by_row else ()
-        return Comparison(
+        return BlockComparison(
             cells.outside,
             cells.largest,
             cells.misfit,
@@ -144,11 +144,11 @@ def compared(
         )
 
 
-def joined(parts: Sequence[Comparison]) -> Comparison:
+def joined(parts: Sequence[BlockComparison]) -> BlockComparison:
     """Return the comparison of an output from those of its blocks."""
     largest = max(part.largest for part in parts)
     samples = [part.samples for part in parts if largest <= 2 * LIMIT]
-    return Comparison(
+    return BlockComparison(
         np.concatenate([part.outside for part in parts]),
         largest,
         math.fsum(part.misfit for part in parts),

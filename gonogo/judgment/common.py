@@ -114,7 +114,7 @@ def common_of_groups(samples: Mapping[str, Samples]) -> list[Common]:
 
 
 def samples_of_cells(replay: Replay, cells: Cells, block: int = 0) -> dict[str, Samples]:
-    """Return the samples of a narrow output's cells that are close to an edge, by the keys of sources.
+    """Return the samples of a narrow output's cells close to an edge, by the keys of sources.
 
     They are the deviations by which each error lies beyond its edge, the further deviations per
     relative change of the source, and the source's element, (cells,) each; then the relative

@@ -17,9 +17,9 @@ from gonogo.graph import OPERATIONS, Graph
 from gonogo.judgment.blocks import (
     LARGE,
     MIN_ROWS,
+    BlockComparison,
     BlockResult,
     Blocks,
-    Comparison,
     blocks_of,
     compared,
     in_threads,
@@ -47,7 +47,7 @@ class Candidate:
 
 
 @dataclass
-class Kernel:
+class TracedKernel:
     """A kernel: its inputs, and how it may have computed.
 
     Attributes:
@@ -100,7 +100,7 @@ class Output:
     tolerance: that of its test; None: nobody says. given: what it is measured from; None: exact.
     """
 
-    kernel: Kernel
+    kernel: TracedKernel
     name: str
     values: Doubles
     form: str
@@ -196,7 +196,7 @@ class Output:
         is_by_cells = self.is_by_cells(candidate)
         is_by_row = self.values.ndim > 1 and len(self.values) >= MIN_ROWS
 
-        def beside(replay: Replay, cells: Cells, right: Output, block: int) -> Comparison:
+        def beside(replay: Replay, cells: Cells, right: Output, block: int) -> BlockComparison:
             exact = right.exact_whole()
             return compared(replay, cells, exact, is_by_cells, is_by_row, block)
 
@@ -247,7 +247,7 @@ class Output:
             for name, axis in cut.inputs.items()
             if name in given
         }
-        kernel = Kernel([cut.part_graph(graph, np.arange(*limits))], inputs)
+        kernel = TracedKernel([cut.part_graph(graph, np.arange(*limits))], inputs)
         return Output(kernel, self.name, cut.part(self.values, 0, *limits), self.form)
 
 
@@ -269,7 +269,7 @@ class Fit:
 
     output: Output = field(repr=False)
     candidate: Candidate
-    comparison: Comparison
+    comparison: BlockComparison
     _cells: Cells | None = None
 
     @cached_property
@@ -363,7 +363,7 @@ class Screen:
             ):
                 sample = Sample(graph, self._output.kernel.inputs, name, cut, self._groups)
                 values = sample.part_of(self._output.values)
-                kernel = Kernel([sample.part], sample.inputs)
+                kernel = TracedKernel([sample.part], sample.inputs)
                 self._parts[id(graph)] = Output(kernel, name, values, self._output.form)
         return self._parts[id(graph)]
 

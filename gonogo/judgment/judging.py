@@ -23,7 +23,7 @@ from gonogo.judgment.blocks import MIN_ROWS
 from gonogo.judgment.cells import LIMIT
 from gonogo.judgment.common import Common, most_certain
 from gonogo.judgment.diagnosis import Diagnosis, diagnose
-from gonogo.judgment.fits import Candidate, Fit, Kernel, Output
+from gonogo.judgment.fits import Candidate, Fit, Output, TracedKernel
 from gonogo.judgment.pooling import MIN_SCORE
 from gonogo.judgment.reach import fault_in_reach
 from gonogo.judgment.tolerance import Tolerance
@@ -89,7 +89,7 @@ def judge(
     declared = tuple(
         Candidate(graphs[0], one) if isinstance(one, Program) else one for one in programs
     )
-    kernel = Kernel(graphs, inputs, tuple(dict.fromkeys(narrow)), declared, tuple(known))
+    kernel = TracedKernel(graphs, inputs, tuple(dict.fromkeys(narrow)), declared, tuple(known))
     judged, doubles = {}, {}
     for name, values in outputs.items():
         node = graphs[0].outputs.get(name)

@@ -19,7 +19,7 @@ them if these have more than the last number."""
 
 
 @dataclass(frozen=True)
-class Part:
+class OutputPart:
     """Some groups of an output.
 
     Attributes:
@@ -33,7 +33,7 @@ class Part:
     shift: Doubles
 
 
-def parts(output: Output, graph: Graph, shift: Doubles) -> tuple[Part, Part]:
+def parts(output: Output, graph: Graph, shift: Doubles) -> tuple[OutputPart, OutputPart]:
     """Return a part to search on and another one to confirm on.
 
     Where all elements depend on all, both are the whole kernel. shift: what is added to a replay of
@@ -51,7 +51,7 @@ def parts(output: Output, graph: Graph, shift: Doubles) -> tuple[Part, Part]:
     )
 
 
-def missed_part(output: Output, graph: Graph, shift: Doubles, distance: Doubles) -> Part:
+def missed_part(output: Output, graph: Graph, shift: Doubles, distance: Doubles) -> OutputPart:
     """Return a part that has the groups with the most misfit.
 
     distance: that of the whole output from the cells of a program.
@@ -75,6 +75,6 @@ def _cut_and_count(output: Output, graph: Graph) -> tuple[Cut | None, int]:
 
 def _part(
     output: Output, graph: Graph, shift: Doubles, cut: Cut | None, groups: Indices | None
-) -> Part:
+) -> OutputPart:
     sample = Sample(graph, output.kernel.inputs, output.name, cut, groups)
-    return Part(sample, sample.part_of(output.values), sample.part_of(shift))
+    return OutputPart(sample, sample.part_of(output.values), sample.part_of(shift))

@@ -1,7 +1,7 @@
 """Faults in reach: what a red output may have that its explanation would hide.
 
-An arithmetic may explain an output that fails its tolerance. Then the kernel counts as right, unless
-a fault explains the output better, and is why most of the failing elements fail.
+An arithmetic may explain an output that fails its tolerance. Then the kernel counts as right,
+unless a fault explains the output better, and is why most of the failing elements fail.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from gonogo.graph import OPERATIONS, Graph, Node
 from gonogo.graph.operations import decode_constant
 from gonogo.judgment.cells import LIMIT, Cells
 from gonogo.judgment.fits import Candidate, Output, has_sums
-from gonogo.judgment.parts import Part, missed_part, parts
+from gonogo.judgment.parts import OutputPart, missed_part, parts
 
 BEAM = 3
 """Programs that each round keeps."""
@@ -187,7 +187,7 @@ class _Search:
             stored, cells = better, others
         return stored
 
-    def losses_on(self, part: Part) -> _Losses:
+    def losses_on(self, part: OutputPart) -> _Losses:
         """Return the losses of programs on a part."""
         return _Losses(part, self.store, self.output.form, self.totals)
 
@@ -260,7 +260,7 @@ class _Losses:
     output's.
     """
 
-    def __init__(self, part: Part, store: str, form: str, totals: str) -> None:
+    def __init__(self, part: OutputPart, store: str, form: str, totals: str) -> None:
         self.part, self.store, self.totals = part, store, totals
         sample = part.sample
         replay = Replay(sample.part, sample.inputs).run(sample.output)
@@ -290,7 +290,7 @@ class _Losses:
         return _Loss(float(np.where(is_outside, off, 0.0).mean()), float(is_outside.mean()))
 
 
-def _reproduces(part: Part, program: Program, form: str) -> tuple[float, float]:
+def _reproduces(part: OutputPart, program: Program, form: str) -> tuple[float, float]:
     """Return the shares of a part's elements that a program misses, and that it decides."""
     sample = part.sample
     quantity = Replay(sample.part, sample.inputs, program).run(sample.output)

@@ -13,7 +13,7 @@ from gonogo.judgment.advice import Advice, advised
 from gonogo.judgment.cells import Mask
 from gonogo.judgment.common import MAX_COMMON, Common
 from gonogo.judgment.diagnosis import Diagnosis
-from gonogo.judgment.fits import Candidate, Kernel, Output
+from gonogo.judgment.fits import Candidate, Output, TracedKernel
 from gonogo.judgment.limits import Limits, detection_limits
 from gonogo.judgment.tolerance import Tolerance
 from gonogo.spec.compared_outputs import MOST, BestFault, CommonFactor
@@ -149,7 +149,7 @@ class Judgment:
         if today is None or answer.explanation is not Explanation.explained:
             return None
         graph, form = self.graphs[answer.way], self.formats[output]
-        kernel, expected = Kernel([graph], self.inputs), self.expected.get(output)
+        kernel, expected = TracedKernel([graph], self.inputs), self.expected.get(output)
         beside = Output(kernel, output, self.values[output], form, given=expected)
         return advised(beside, Candidate(graph, answer.program), today)
 

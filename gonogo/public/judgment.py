@@ -140,7 +140,7 @@ def judge(
 
         if epsilon is not None:
             raise TypeError("epsilon: is one of the parameters of a reference")
-        case: comparison.Case = case_of_function(
+        case: comparison.RunOutputs = case_of_function(
             reference,
             read,
             read_outputs,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gonogo.capture.capturing import Capture, Kernel
+from gonogo.capture.capturing import Capture, CapturedKernel
 from gonogo.capture.patches import Patches
 
 if sys.version_info >= (3, 11):  # noqa: UP036 - a worker runs it in Python 3.10, too
@@ -86,12 +86,12 @@ class Capturing:
         self._patches.restore()
 
 
-def read_table(path: Path) -> list[Kernel]:
+def read_table(path: Path) -> list[CapturedKernel]:
     """Return the table of kernels in a pyproject.toml; [] without one. Raises UsageError."""
     try:
         document = tomllib.loads(path.read_text("utf-8"))
         table = document.get("tool", {}).get("gonogo", {}).get("capture", {})
-        return [Kernel.of(pattern, fields) for pattern, fields in table.items()]
+        return [CapturedKernel.of(pattern, fields) for pattern, fields in table.items()]
     except FileNotFoundError:
         return []
     except (AttributeError, OSError, ValueError) as problem:

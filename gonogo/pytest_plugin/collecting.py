@@ -19,9 +19,9 @@ import pytest
 from gonogo.pytest_plugin import summary, together
 from gonogo.pytest_plugin.delivery import catch_up, deliver
 from gonogo.pytest_plugin.gathering import HOLLOW, gathered
-from gonogo.pytest_plugin.lines import Outcome
+from gonogo.pytest_plugin.lines import TestPhases
 from gonogo.pytest_plugin.records import Record, new_id
-from gonogo.pytest_plugin.spool import Run, Spool, Undelivered
+from gonogo.pytest_plugin.spool import Spool, SpooledRun, Undelivered
 
 
 class Collector:
@@ -180,7 +180,7 @@ class Collector:
         if self.records:
             self._keep(lambda spool: spool.ended(status, ended))
             try:
-                places = deliver(Run(self.run, to, self.header, self.records, status, ended))
+                places = deliver(SpooledRun(self.run, to, self.header, self.records, status, ended))
                 self.ended += [f"numbers: {place}" for place in places]
             except Undelivered as problem:
                 worked = False
@@ -209,7 +209,7 @@ class _Test:
 
     def __init__(self, nodeid: str) -> None:
         self.node = nodeid
-        self.outcome = Outcome()
+        self.outcome = TestPhases()
         self.identity: dict[str, Any] = {"name": nodeid, "seed": None}
         self.comparisons: list[Any] = []
         self.place: tuple[str | None, int | None] = (None, None)

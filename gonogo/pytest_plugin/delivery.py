@@ -9,7 +9,7 @@ from pathlib import Path
 from gonogo import urls
 from gonogo.pytest_plugin import spool
 from gonogo.pytest_plugin.records import encoded
-from gonogo.pytest_plugin.spool import Run, Undelivered
+from gonogo.pytest_plugin.spool import SpooledRun, Undelivered
 
 
 def is_server(to: str) -> bool:
@@ -17,7 +17,7 @@ def is_server(to: str) -> bool:
     return to.startswith(("http://", "https://"))
 
 
-def deliver(run: Run) -> list[str]:
+def deliver(run: SpooledRun) -> list[str]:
     """Deliver a run, and return where its numbers are, in words.
 
     The same run delivered again is stored once. Raises Undelivered.

@@ -73,7 +73,7 @@ class Recorder:
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._pid = os.getpid()
-        self._open: dict[str, Outcome] = {}
+        self._open: dict[str, TestPhases] = {}
 
     def write(self, event: str, **values: Any) -> None:
         """Write one line; a child that a test forked writes nothing."""
@@ -101,7 +101,7 @@ class Recorder:
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Write that a test begins."""
-        self._open[nodeid] = Outcome()
+        self._open[nodeid] = TestPhases()
         self.write("start", test=nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -109,7 +109,7 @@ class Recorder:
 
         A test that a plug-in runs again has several outcomes.
         """
-        outcome = self._open.setdefault(report.nodeid, Outcome())
+        outcome = self._open.setdefault(report.nodeid, TestPhases())
         outcome.add(report)
         if report.when == "teardown":
             self.write("done", test=report.nodeid, **outcome.to_json())
@@ -158,7 +158,7 @@ class Measurer:
         self._stop()
 
 
-class Outcome:
+class TestPhases:
     """The outcome of setup, call and teardown of one test.
 
     failed: the call failed (or a subtest, a strict xfail that passed, a run that a plug-in

@@ -40,7 +40,7 @@ class Undelivered(Exception):
 
 
 @dataclass(frozen=True)
-class Run:
+class SpooledRun:
     """The parts of a run that are delivered."""
 
     id: str
@@ -115,7 +115,7 @@ class Left:
     def __init__(self, path: Path, file: IO[bytes]) -> None:
         self.path, self._file = path, file
 
-    def read(self) -> Run:
+    def read(self) -> SpooledRun:
         """Return the run; unfinished tests are crashes.
 
         Raises ValueError for other files, or a later version's.
@@ -126,7 +126,7 @@ class Left:
             if first["version"] != VERSION:
                 raise ValueError(f"its version is {first['version']}, known: {VERSION}")
             return _folded(
-                Run(str(first["run"]), str(first["to"]), dict(first["header"]), []), rest
+                SpooledRun(str(first["run"]), str(first["to"]), dict(first["header"]), []), rest
             )
         except (KeyError, TypeError, AttributeError) as problem:
             raise ValueError(f"not a file of a pytest run: {problem!r}") from problem
@@ -171,7 +171,7 @@ def _last(lines: list[bytes]) -> list[Any]:
         return []
 
 
-def _folded(run: Run, lines: list[dict[str, Any]]) -> Run:
+def _folded(run: SpooledRun, lines: list[dict[str, Any]]) -> SpooledRun:
     open_: dict[str | None, Record] = {}
     ended: dict[str, Any] = {}
     for line in lines:
@@ -192,4 +192,6 @@ def _folded(run: Run, lines: list[dict[str, Any]]) -> Run:
             seen[record.name, record.seed],
         )
         run.records.append(record)
-    return Run(run.id, run.to, run.header, run.records, ended.get("exit_status"), ended.get("at"))
+    return SpooledRun(
+        run.id, run.to, run.header, run.records, ended.get("exit_status"), ended.get("at")
+    )

@@ -20,7 +20,7 @@ from gonogo.spec.builds import known_build
 from gonogo.spec.test_spec import TestSpec
 from gonogo.workloads import check_build
 from gonogo_workers import queue
-from gonogo_workers.attempts.attempt import Attempt, Outcome, finish
+from gonogo_workers.attempts.attempt import Attempt, EndOfAttempt, finish
 from gonogo_workers.attempts.context import DeviceContext
 from gonogo_workers.attempts.heartbeat import Heartbeat
 from gonogo_workers.devices.discovery import Device
@@ -57,7 +57,7 @@ class Runner:
         attempt = self._attempt
         if attempt is not None:
             threading.Thread(
-                target=attempt.stop, args=(Outcome.handed_back,), name="hand-back", daemon=True
+                target=attempt.stop, args=(EndOfAttempt.handed_back,), name="hand-back", daemon=True
             ).start()
 
     def hand_back(self, device: Device, patiently: bool) -> None:
@@ -70,7 +70,7 @@ class Runner:
             return
         grace_s = attempt.chunk.first_seed_deadline_s if patiently else 0.0
         why = "its device is needed for something else" if patiently else None
-        attempt.stop(Outcome.handed_back, grace_s, why)
+        attempt.stop(EndOfAttempt.handed_back, grace_s, why)
 
     def run_attempt(self, attempt_id: str, name: str) -> None:
         """Claim an attempt for the device that serves the queue `name`, and run it.
@@ -88,8 +88,8 @@ class Runner:
             return
         self._attempt = attempt
         if not self._takes(context):
-            attempt.stop(Outcome.handed_back)
-        self._heartbeat.watch(attempt_id, lambda: attempt.stop(Outcome.cancelled))
+            attempt.stop(EndOfAttempt.handed_back)
+        self._heartbeat.watch(attempt_id, lambda: attempt.stop(EndOfAttempt.cancelled))
         try:
             outcome = attempt.run()
         finally:
@@ -141,7 +141,7 @@ class Runner:
                 )
         except GonogoError as problem:
             log.warning("chunk %s can't be run here: %s", body.get("chunk"), problem)
-            finish(context.sender, body["attempt"], Outcome.error, str(problem))
+            finish(context.sender, body["attempt"], EndOfAttempt.error, str(problem))
             return None
         return Attempt(chunk, resolved, context, reference)
 

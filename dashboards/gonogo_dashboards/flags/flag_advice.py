@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo.flakiness.flag_kinds import FlagKind, Step
+from gonogo.flakiness.flag_kinds import FlagKind, FlagStep
 from gonogo.gauge.advice import spelled
 from gonogo_dashboards.kit.tolerance_advice import Advice, of_false_alarm, with_tolerance
 from gonogo_service.flags.model import FlagRow
@@ -22,25 +22,25 @@ def steps(session: Session, flag: FlagRow, test: Mapping[str, Any]) -> Iterator[
     bisection = {"test": flag.test_key, "branch": flag.branch}
     builds = (flag.evidence.get("rerun") or {}).get("builds", ())[:2]
     buttons = {
-        Step.seeds: ("Show the worst seeds", urls.job(flag.last_job)),
-        Step.log: ("Show its log", urls.job(flag.last_job)),
-        Step.test: ("Open the test", urls.history(flag.test_key, place)),
-        Step.bisect: ("Bisect this test", urls.form(urls.NEW_BISECTION, bisection)),
+        FlagStep.seeds: ("Show the worst seeds", urls.job(flag.last_job)),
+        FlagStep.log: ("Show its log", urls.job(flag.last_job)),
+        FlagStep.test: ("Open the test", urls.history(flag.test_key, place)),
+        FlagStep.bisect: ("Bisect this test", urls.form(urls.NEW_BISECTION, bisection)),
     }
     if len(builds) == 2:
-        buttons[Step.compare] = "Compare these builds", urls.compare(*builds)
+        buttons[FlagStep.compare] = "Compare these builds", urls.compare(*builds)
     for step in flag.kind.steps:
         if step in buttons:
             yield Advice(flag.kind.advice, *buttons[step])
-        elif step is Step.devices:
+        elif step is FlagStep.devices:
             text = "A device may be the cause: test it, or drain it."
             yield Advice(text, "Open the devices", urls.devices())
-        elif step is Step.between and len(builds) == 2:
+        elif step is FlagStep.between and len(builds) == 2:
             ends = {"first": builds[0], "last": builds[1]}
             form = urls.form(urls.NEW_BISECTION, {**bisection, **ends})
             text = "A bisection finds the build that did it."
             yield Advice(text, "Bisect between these builds", form)
-        elif step is Step.tolerance and "kernel" in test:
+        elif step is FlagStep.tolerance and "kernel" in test:
             yield from _tolerance(session, flag, test, place)
 
 

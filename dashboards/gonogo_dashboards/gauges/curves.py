@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo.gauge.advice import spelled
 from gonogo.gauge.comparators import Comparator
-from gonogo.gauge.curves import Curves, Onset, Step, curves
+from gonogo.gauge.curves import Curves, CurveStep, Onset, curves
 from gonogo.gauge.report import with_numbers
 from gonogo.gauge.summary import GaugeReport, WindowSummary
 from gonogo.spec.tolerances import Tolerance, for_output
@@ -70,15 +70,15 @@ class Picture:
     comparator: str
     axis: str
     of: str
-    strictest: Step
+    strictest: CurveStep
     """Below the first of the points."""
-    points: tuple[Step, ...]
+    points: tuple[CurveStep, ...]
     turns: tuple[Onset, ...]
     needed: float | None
     """The tolerance that rounding alone may need for a right kernel: where a window begins."""
     window: tuple[float, float | None] | None
     today: tuple[Today, ...]
-    table: tuple[Step, ...]
+    table: tuple[CurveStep, ...]
     summary: str
     instead: tuple[str, ...] = ()
     """Alternatives that have a window where there is none here, in words."""
@@ -241,7 +241,7 @@ def picture(
     return replace(drawn, summary=_summary(drawn, rates))
 
 
-def _table(rates: Curves, marked: Sequence[tuple[str, float]]) -> tuple[Step, ...]:
+def _table(rates: Curves, marked: Sequence[tuple[str, float]]) -> tuple[CurveStep, ...]:
     """Return enough steps to read both curves, and the tolerances that have a name."""
     steps = rates.steps
     most = max(2, MAX_ROWS - len(marked))

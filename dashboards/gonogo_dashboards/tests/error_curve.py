@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gonogo.flakiness.history import Change
+from gonogo.flakiness.history import ChangePoint
 from gonogo.flakiness.rates import Rate
 from gonogo.spec.statistics import STATISTICS
 from gonogo.spec.tolerances import Tolerance
@@ -50,7 +50,7 @@ class Curve:
     metric: str
     over: str
     points: tuple[CurvePoint, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[ChangePoint, ...]
     limit: float | None
     """The largest value that the declared tolerance allows, where it is about this statistic."""
     summary: str

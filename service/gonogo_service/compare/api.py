@@ -16,7 +16,7 @@ from gonogo.flakiness.arithmetic_changes import ArithmeticChange
 from gonogo.flakiness.classes import Class, OpenFlag, RunCounts
 from gonogo.flakiness.device_times import TimeChange
 from gonogo.flakiness.flag_kinds import FlagKind
-from gonogo.flakiness.gating import FailOn, Gate
+from gonogo.flakiness.gating import FailOn, GateAnswer
 from gonogo.flakiness.masking import BuildChange
 from gonogo.flakiness.rates import Rate
 from gonogo.flakiness.waivers import WaiverOfTest
@@ -128,7 +128,7 @@ class ComparisonOut:
     words: str
     tests: int
     policy: str
-    gate: Gate
+    gate: GateAnswer
     links: dict[Literal["page"], str]
     items: list[ComparedOut]
     next: str | None

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from gonogo.flakiness.arithmetic_changes import MIN_ELEMENTS, BuildPrograms, pooled
 from gonogo.flakiness.classes import Class, Classification, OpenFlag, RunSummary
 from gonogo.flakiness.classification import classify
-from gonogo.flakiness.gating import FailOn, Gate, gate
+from gonogo.flakiness.gating import FailOn, GateAnswer, gate
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.waivers import waivable, waived
 from gonogo.spec.verdicts import Verdict
@@ -81,7 +81,7 @@ class Comparison:
         """Return the tests of these classes."""
         return tuple(test for test in self.tests if test.classification.kind in kinds)
 
-    def gate(self, fail_on: FailOn | str = FailOn.new) -> Gate:
+    def gate(self, fail_on: FailOn | str = FailOn.new) -> GateAnswer:
         """Return the gate's answer: whether head may pass."""
         return gate((test.classification for test in self.tests), fail_on)
 
@@ -92,30 +92,43 @@ def compare(session: Session, base: str, head: str, *, now: datetime | None = No
     base, head: as in `sides.read`. A base that never ran makes bad results on head unknown. Raises
     FieldError for a run that doesn't exist, and for a head without any job.
     """
-    both = sides.read(session, base, "base"), sides.head(session, head)
-    return compare_sides(session, both, now=now)
+    bases = [sides.read(session, base, "base")]
+    return compare_each(session, bases, sides.head(session, head), now=now)[0]
 
 
-def compare_sides(
+def compare_each(
     session: Session,
-    both: tuple[SideResults, SideResults],
+    bases: Sequence[SideResults],
+    head: SideResults,
     *,
     now: datetime | None = None,
     every_record: bool = False,
-) -> Comparison:
-    """Classify every test of `both`: base and head.
+) -> list[Comparison]:
+    """Classify every test of head and of each base; what they compare by is read together.
 
     every_record: read the seeds of right kernels, too, so that `Compared.change` says of each
     whether its bits are the same.
     """
-    now = now or utcnow()
+    *on_bases, on_head = _with_numbers(session, bases, head, every_record)
+    return [
+        _compare(session, (base, head), on_base, on_head, now or utcnow())
+        for base, on_base in zip(bases, on_bases, strict=True)
+    ]
+
+
+def _compare(
+    session: Session,
+    both: tuple[SideResults, SideResults],
+    on_base: Mapping[Place, RunSummary],
+    on_head: Mapping[Place, RunSummary],
+    now: datetime,
+) -> Comparison:
     places = {place for place, ran in both[0].tests.items() if ran.counts} | both[1].tests.keys()
     keys = sorted({place.test_key for place in places})
     specs = _specs(session, keys)
     flags = _flags(session, keys, *both, now)
     active_waivers = waivers.in_force(session, both[1].ids, now=now)
     short_names, names = _names(session, both, places, specs)
-    on_base, on_head = _with_numbers(session, both, every_record)
     pairs = _pairs(session, *both)
     compared = []
     classifiers: dict[Any, Callable[..., Classification]] = {}
@@ -158,30 +171,33 @@ def _classifier(flags: Sequence[OpenFlag]) -> Callable[..., Classification]:
 
 
 def _with_numbers(
-    session: Session, both: tuple[SideResults, SideResults], every_record: bool
+    session: Session, bases: Sequence[SideResults], head: SideResults, every_record: bool
 ) -> list[dict[Place, RunSummary]]:
-    """Return the results of base and head; kernels that ran on both have what can be compared.
+    """Return the results of the bases and of head; kernels on both have what can be compared.
 
     That is the seeds where some seed is unexplained, the arithmetics, and the seconds on devices. A
     test of a gtest or pytest selection isn't a kernel.
     """
-    common = both[0].facts.keys() & both[1].facts.keys()
-    ran = {place: [side.tests[place] for side in both] for place in common}
-    compared = sorted(
+    every = *bases, head
+    pairs = [(base, place) for base in bases for place in base.facts.keys() & head.facts.keys()]
+    common = {place for _, place in pairs}
+    ran = ((place, (base.tests[place], head.tests[place])) for base, place in pairs)
+    compared = {
         place
-        for place, runs in ran.items()
+        for place, runs in ran
         if all(run.judged for run in runs)
         if every_record or any(run.of(*_UNEXPLAINED) for run in runs)
-    )
+    }
     seeds = min(build_series.SEEDS_PER_BUILD, max(MIN_SEEDS, MAX_SEEDS // max(1, len(compared))))
-    every = (job for side in both for place in common for job in side.facts[place])
-    times = device_times.per_job(session, every)
+    jobs = (job for side in every for place in common for job in side.facts.get(place, ()))
+    times = device_times.per_job(session, jobs)
     # another executor is another program
-    executors = {place: both[1].facts[place][0].executor for place in common}
+    executors = {place: head.facts[place][0].executor for place in common}
     sides_with_numbers = []
-    for side in both:
-        facts = {place: side.facts[place] for place in common}
-        of_compared = {place: facts[place] for place in compared}
+    for side in every:
+        facts = {place: side.facts[place] for place in common & side.facts.keys()}
+        judged = (place for place in compared & facts.keys() if side.tests[place].judged)
+        of_compared = {place: facts[place] for place in sorted(judged)}
         records = build_series.records_of(session, of_compared, seeds=seeds)
         programs = _programs(session, facts)
         numbers = {

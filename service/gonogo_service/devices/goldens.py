@@ -14,7 +14,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from gonogo.devices import golden
-from gonogo.devices.golden import CanaryResult, Finding, Golden
+from gonogo.devices.golden import CanaryResult, Golden, GoldenFinding
 from gonogo_service.devices import changes, heartbeats, periods
 from gonogo_service.devices.model import (
     CanaryAccusation,
@@ -183,7 +183,7 @@ def _present(session: Session, key: Mapping[str, str], here: DeviceRow) -> Rows:
 
 
 def _store_golden(
-    session: Session, row: GoldenRow, subject: str, finding: Finding, now: datetime
+    session: Session, row: GoldenRow, subject: str, finding: GoldenFinding, now: datetime
 ) -> None:
     """Store the new golden digest, and add it to the audit log."""
     known, before = finding.golden, row.digest
@@ -226,7 +226,7 @@ def _request_canaries(rows: Rows, here: DeviceRow, known: Golden) -> tuple[str, 
     return tuple(device.device for device in others)
 
 
-def _accuse(session: Session, rows: Rows, finding: Finding, now: datetime) -> dict[str, str]:
+def _accuse(session: Session, rows: Rows, finding: GoldenFinding, now: datetime) -> dict[str, str]:
     """Mark accused devices as suspect, once per digest; return {device: reason}.
 
     So a person's decision to set such a device back to good stands.
@@ -245,7 +245,7 @@ def _accuse(session: Session, rows: Rows, finding: Finding, now: datetime) -> di
     return suspected
 
 
-def _excuse(session: Session, rows: Rows, finding: Finding, now: datetime) -> tuple[str, ...]:
+def _excuse(session: Session, rows: Rows, finding: GoldenFinding, now: datetime) -> tuple[str, ...]:
     """Lift suspicions without a reason: the digest became golden, or another device gives it too.
 
     Returns the devices that are no longer suspect.

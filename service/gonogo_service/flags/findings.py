@@ -13,7 +13,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness import arithmetic_changes
-from gonogo.flakiness.attribution import Cause, Factor
+from gonogo.flakiness.attribution import AttributedFactor, Cause
 from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.flakiness.grades import Stability
 from gonogo.flakiness.masking import Change
@@ -329,7 +329,7 @@ BUILDERS: Mapping[FlagKind, Builder] = {
 """The function of each kind that runs of several jobs show."""
 
 
-def _takes_part(run: Run, factor: Factor) -> bool:
+def _takes_part(run: Run, factor: AttributedFactor) -> bool:
     """Return whether a run is among those that a factor was seen in.
 
     Where digests differ, the run needs a digest, else an outcome.

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gonogo.closeness import NEEDED_RTOLS
-from gonogo.flakiness.history import Change, Changes, Tail, Threshold
+from gonogo.flakiness.history import ChangePoint, Changes, Tail, Threshold
 from gonogo.flakiness.rates import rate
 from gonogo.gauge.comparators import Comparator, beyond
 from gonogo.gauge.curves import MAX_STEPS, curves
@@ -90,7 +90,7 @@ def test_a_seed_lies_above_its_line_of_rounding_exactly_where_it_is_unexplained(
 
 def test_every_seed_is_a_mark_once_by_verdict_the_worst_last_and_no_number_at_the_top() -> None:
     numbers = mark(0, **RIGHT), mark(3, tolerance_ratio=0.0), hollow(4)
-    shown = plot(*numbers, mark(1, "hang"), mark(2, "fail", tolerance_ratio=None, nonfinite=3))
+    shown = plot(*numbers, mark(1, "hang"), mark(2, "fail", tolerance_ratio=0.5, nonfinite=3))
     options = charts.seeds(shown)
     drawn = scatters(options)
     assert drawn[0]["name"] == "Pass"
@@ -212,7 +212,7 @@ def trend(*means: float | None, red: tuple[int, ...] = ()) -> Trend:
 def test_a_curve_has_a_mark_and_a_whisker_for_each_build_with_numbers() -> None:
     words = "5 times larger from b2 on"
     between = ("b1", "b3"), 2, 1, 3
-    change = Change("b2", *between, 0.95, 0.0, 1.0, p=None, odds=None, rates=None, words=words)
+    change = ChangePoint("b2", *between, 0.95, 0.0, 1.0, p=None, odds=None, rates=None, words=words)
     numbers = {"dx": Changes([change], 4, 0, words)}
     shown = replace(trend(1e-3, None, 5e-3, 5e-3, red=(3,)), numbers=numbers)
     curve = error_curve.read(shown, "dx")

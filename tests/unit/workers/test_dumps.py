@@ -19,7 +19,7 @@ from gonogo.workloads import exact_outputs
 from gonogo_workers.reports import dumps
 from gonogo_workers.reports.dumps import Dump
 from gonogo_workers.reports.exchange import read_reports
-from gonogo_workers.reports.rows import Judged
+from gonogo_workers.reports.rows import JudgedDump
 
 FIELDS: dict[str, Any] = {"shape": [4, 32], "numerics": {"statistics": "own"}}
 TEST = TestSpec.parse({"kernel": "layernorm_bw", **FIELDS})
@@ -41,7 +41,7 @@ def store(folder: Path, **changes: Any) -> dict[str, Any]:
     return {"kernel": "layernorm_bw", "fields": FIELDS, "tensors": named, "arithmetic": "fused"}
 
 
-def judged(data: dict[str, Any], arithmetic: str | None = None) -> Judged:
+def judged(data: dict[str, Any], arithmetic: str | None = None) -> JudgedDump:
     return dumps.judged(dumps.read(data, max_elements=MOST), "A.B", arithmetic)
 
 

@@ -19,7 +19,7 @@ from gonogo.spec.verdicts import JUDGE
 from gonogo.workloads import exact_outputs
 from gonogo_service.results.batch import Batch
 from gonogo_workers.messages.rows import Place
-from gonogo_workers.reports.rows import Judged, Report, iteration_row, reports_of
+from gonogo_workers.reports.rows import JudgedDump, Report, iteration_row, reports_of
 
 PLACE = Place("host/gtest:0", "a" * 32, 3)
 
@@ -30,7 +30,7 @@ def report(name: str = "A.B", outcome: str = "passed", **more: Any) -> dict[str,
 
 
 def row_of(
-    *reports: dict[str, Any], judged: dict[str, list[Judged]] | None = None
+    *reports: dict[str, Any], judged: dict[str, list[JudgedDump]] | None = None
 ) -> dict[str, Any]:
     """The row of these reports, which must be plain JSON."""
     row = iteration_row((4, 0), PLACE, 12.5, reports_of(list(reports)), judged or {})
@@ -43,7 +43,7 @@ TOLERANCES = {LOOSE: {"rtol": 1e-3, "atol": 0.5}, TIGHT: {"rtol": 0.0, "atol": 1
 
 
 @cache
-def arrays(right: bool, tolerance: str) -> Judged:
+def arrays(right: bool, tolerance: str) -> JudgedDump:
     """Judge arrays of a backward kernel that is right, or that leaves s1 out."""
     fields = {"kernel": "layernorm_bw", "shape": [64, 256], "tolerance": TOLERANCES[tolerance]}
     test = TestSpec.parse(fields)
@@ -55,7 +55,7 @@ def arrays(right: bool, tolerance: str) -> Judged:
         dx = dx + np.asarray(given["rstd"], np.float64)[:, None] * s1
     rounded = quantise(test, {"dy": np.asarray(dx, np.float32)})["dy"]  # to bf16, as any tensor
     judgement = judge(test, raw, given, {"dx": rounded}, arithmetic="fused", produced=("dx",))
-    return Judged(test, judgement, "", "A.B")
+    return JudgedDump(test, judgement, "", "A.B")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_with_arrays_a_test_is_judged_in_full(
 def test_arrays_that_cannot_be_judged_are_an_error_and_explained_ones_explain_no_other_test() -> (
     None
 ):
-    cut = Judged(None, None, "x.npy is cut off")
+    cut = JudgedDump(None, None, "x.npy is cut off")
     row = row_of(report(), judged={"A.B": [cut, arrays(False, LOOSE)]})
     assert (row["verdict"], row["outputs"]["A.B"]["message"]) == ("error", "x.npy is cut off")
     assert row["outputs"]["A.B/dx"]["verdict"] == "pass_by_tolerance"

@@ -44,7 +44,7 @@ MAX_BARREN_CHILDREN = 3
 """An attempt ends as an error after this many children in a row that ran no seed."""
 
 
-class Outcome(StrEnum):
+class EndOfAttempt(StrEnum):
     """The ways in which an attempt ends."""
 
     done = "done"
@@ -60,7 +60,7 @@ class Outcome(StrEnum):
 
 
 def finish(
-    sender: Sender, attempt: str, outcome: Outcome, error: str | None, **more: object
+    sender: Sender, attempt: str, outcome: EndOfAttempt, error: str | None, **more: object
 ) -> None:
     """Send the last message of an attempt."""
     body = {"sent": [], "batches": 0, "log_tail": "", "telemetry": {}, **more}
@@ -80,7 +80,7 @@ class Attempt:
     ) -> None:
         self.chunk = chunk
         self._context, self._monitor = context, context.monitor
-        self._stopping: Outcome | None = None
+        self._stopping: EndOfAttempt | None = None
         self._stop_event = threading.Event()
         self._host: KernelHost | None = None
         self._dismissed: KernelHost | None = None
@@ -97,7 +97,7 @@ class Attempt:
             self._pipeline.compare = self._references.with_reference
 
     def stop(
-        self, outcome: Outcome, grace_s: float = HAND_BACK_GRACE_S, error: str | None = None
+        self, outcome: EndOfAttempt, grace_s: float = HAND_BACK_GRACE_S, error: str | None = None
     ) -> None:
         """End soon: `cancelled` at once, `handed_back` after the current seed.
 
@@ -106,35 +106,37 @@ class Attempt:
         if self._stopping is None:
             self._stopping, self._error = outcome, error
         self._stop_event.set()
-        grace_s = grace_s if self._stopping is Outcome.handed_back else 0.0
+        grace_s = grace_s if self._stopping is EndOfAttempt.handed_back else 0.0
         pipelines = filter(None, (self._pipeline, self._references))
         waits = [pipeline for pipeline in pipelines if not pipeline.stop(grace_s)]
         host = self._host
         if not waits and host is not None:
             host.stop()
 
-    def run(self) -> Outcome:
+    def run(self) -> EndOfAttempt:
         """Run the chunk to its end; send `finished` in every case."""
         context, attempt = self._context, self.chunk.attempt
-        outcome, error = Outcome.done, None
+        outcome, error = EndOfAttempt.done, None
         context.vitals.begin(attempt, context.device.identity)
         too_long = f"the attempt took longer than {context.chunk_deadline_s:g} s"
-        alarm = threading.Timer(context.chunk_deadline_s, self.stop, (Outcome.error, 0.0, too_long))
+        alarm = threading.Timer(
+            context.chunk_deadline_s, self.stop, (EndOfAttempt.error, 0.0, too_long)
+        )
         alarm.daemon = True
         alarm.start()
         try:
             self._run()
         except (Stopped, locks.LockedElsewhere):
-            outcome, error = self._stopping or Outcome.error, self._error
+            outcome, error = self._stopping or EndOfAttempt.error, self._error
         except DeviceSick as problem:
-            outcome, error = self._stopping or Outcome.handed_back, str(problem)
+            outcome, error = self._stopping or EndOfAttempt.handed_back, str(problem)
             log.error("attempt %s: %s", attempt, problem)
         except InfrastructureError as problem:
-            outcome, error = self._stopping or Outcome.error, str(problem)
+            outcome, error = self._stopping or EndOfAttempt.error, str(problem)
             self._log_tail = getattr(problem, "log_tail", "") or self._log_tail
             log.error("attempt %s: %s", attempt, problem)
         except Exception as problem:
-            outcome, error = Outcome.error, f"bug in the worker: {in_words(problem)}"
+            outcome, error = EndOfAttempt.error, f"bug in the worker: {in_words(problem)}"
             log.exception("attempt %s: a bug in the worker", attempt)
         alarm.cancel()
         try:
@@ -142,7 +144,7 @@ class Attempt:
                 self._pipeline.drain(LAST_JUDGEMENTS_S)
             self._batches.flush()
         except Exception as problem:  # "finished" must be sent: the rest is then run again
-            outcome, error = Outcome.error, f"bug in the worker: {in_words(problem)}"
+            outcome, error = EndOfAttempt.error, f"bug in the worker: {in_words(problem)}"
             log.exception("attempt %s: its last results can't be sent", attempt)
         finish(
             context.sender,

@@ -59,7 +59,7 @@ class Shown:
             yield {**one, "output": name}
 
 
-class Evidence:
+class EvidenceChooser:
     """Chooses the seeds of one attempt that get artifacts. Used by one thread at a time."""
 
     def __init__(self, chunk: Chunk) -> None:

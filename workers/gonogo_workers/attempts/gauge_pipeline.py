@@ -17,7 +17,14 @@ import numpy as np
 from gonogo.gauge import measure
 from gonogo.gauge.kernels import Part
 from gonogo.spec.verdicts import Verdict
-from gonogo_workers.attempts.pipeline import SLOTS, Arrays, ChildLost, Item, Judged, Pipeline
+from gonogo_workers.attempts.pipeline import (
+    SLOTS,
+    Arrays,
+    ChildLost,
+    JudgedRow,
+    PendingSeed,
+    Pipeline,
+)
 from gonogo_workers.executors.base import KernelCrash, shaped_inputs
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.slots import Slot
@@ -52,7 +59,7 @@ class GaugePipeline(Pipeline):
         assert part is not None  # `begin` has answered for the others
         return part
 
-    def _request(self, item: Item) -> Mapping[str, Any]:
+    def _request(self, item: PendingSeed) -> Mapping[str, Any]:
         return {**super()._request(item), "test": self._part(item.work).test.canonical()}
 
     def _admits(self, host: KernelHost, work: Work) -> bool:
@@ -79,7 +86,7 @@ class GaugePipeline(Pipeline):
         slot.write(shaped_inputs(part.test, dict(drawn.as_given_to(part).given)))
         return {}, {}
 
-    def _judge(self, item: Item, place: Place, duration_ms: float | None) -> Judged:
+    def _judge(self, item: PendingSeed, place: Place, duration_ms: float | None) -> JudgedRow:
         outputs, part = self._outputs(item), self._part(item.work)
         with self._drawing:
             drawn = self._drawn.pop(item.work, None) or measure.Drawn.of(self._test, item.work[0])
@@ -92,4 +99,4 @@ class GaugePipeline(Pipeline):
                 produced=self.resolved.produced,
             )
         stored = rows.gauged(item.work, place, duration_ms, row)
-        return Judged({**stored, "sentence": part.sentence})
+        return JudgedRow({**stored, "sentence": part.sentence})

@@ -29,7 +29,7 @@ from gonogo.judging.replayed import undecided
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Verdict
 from gonogo_workers.attempts.context import DeviceContext
-from gonogo_workers.attempts.evidence import Artifact, Evidence, Rank, Shown
+from gonogo_workers.attempts.evidence import Artifact, EvidenceChooser, Rank, Shown
 from gonogo_workers.executors.base import (
     ExecutorFailure,
     FloatArray,
@@ -68,7 +68,7 @@ Arrays = dict[str, NDArray[Any]]
 Compare = Callable[[SeedJudgement, int, Arrays, Arrays, Arrays], SeedJudgement]
 
 
-class Judged(NamedTuple):
+class JudgedRow(NamedTuple):
     """A row, the arrays for its error maps, and how bad it is; None: it passes."""
 
     row: Row
@@ -95,7 +95,7 @@ class ChildLost(Exception):
 
 
 @dataclass
-class Item:
+class PendingSeed:
     """A seed under way: its slot, and its inputs once they are generated."""
 
     work: Work
@@ -115,7 +115,7 @@ class _Judging:
     work: Work
     place: Place
     duration_ms: float | None
-    future: Future[Judged | None] = field(compare=False)
+    future: Future[JudgedRow | None] = field(compare=False)
 
 
 class Pipeline:
@@ -127,12 +127,12 @@ class Pipeline:
         self, chunk: Chunk, resolved: ResolvedBuild, context: DeviceContext, batches: Batches
     ) -> None:
         self._chunk, self.resolved, self._context = chunk, resolved, context
-        self._batches, self._evidence = batches, Evidence(chunk)
+        self._batches, self._evidence = batches, EvidenceChooser(chunk)
         self.build, self.before = chunk.build, chunk.before
         self._subject = f"build {chunk.build} "
         self._todo: deque[Work] = deque(chunk.work)
-        self._preparing: deque[Item] = deque()
-        self._running: deque[Item] = deque()
+        self._preparing: deque[PendingSeed] = deque()
+        self._running: deque[PendingSeed] = deque()
         self._judging: list[_Judging] = []
         self._first_evidence: Future[list[Artifact]] | None = None
         self._free: deque[Slot] = deque()
@@ -315,7 +315,7 @@ class Pipeline:
             work, slot = self._todo.popleft(), self._free.popleft()
             call = partial(self._make_inputs, work, slot)
             inputs = self._later(call, self._context.drawing)
-            self._preparing.append(Item(work, slot, self._free, inputs))
+            self._preparing.append(PendingSeed(work, slot, self._free, inputs))
 
     def _later(self, call: Callable[[], Any], threads: Threads | None = None) -> Future[Any]:
         future = (threads or self._context.threads).submit(call)
@@ -331,7 +331,7 @@ class Pipeline:
         slot.write(shaped_inputs(self._test, given))
         return raw, given
 
-    def _request(self, item: Item) -> Mapping[str, Any]:
+    def _request(self, item: PendingSeed) -> Mapping[str, Any]:
         """Return the request of a seed."""
         return {"test": self._canonical, "seed": item.work[0], **item.slot.request()}
 
@@ -362,7 +362,7 @@ class Pipeline:
                     self._lose(crash)
                 raise ChildLost("the child ended between two seeds") from crash
 
-    def _make_head(self, item: Item) -> None:
+    def _make_head(self, item: PendingSeed) -> None:
         item.limit_s = self._chunk.limit_s(first=not self._warm)
         item.deadline = time.monotonic() + item.limit_s
         self._context.vitals.seed = item.work[0]
@@ -386,18 +386,22 @@ class Pipeline:
         self._answered(host, item, place, duration_of(answer))
 
     def _answered(
-        self, _host: KernelHost, item: Item, place: Place, duration_ms: float | None
+        self, _host: KernelHost, item: PendingSeed, place: Place, duration_ms: float | None
     ) -> None:
         """Handle the answer to a seed."""
         judging = partial(self._judge, item, place, duration_ms)
         self._judge_later(item.work, place, duration_ms, judging)
 
     def _judge_later(
-        self, work: Work, place: Place, duration_ms: float | None, call: Callable[[], Judged | None]
+        self,
+        work: Work,
+        place: Place,
+        duration_ms: float | None,
+        call: Callable[[], JudgedRow | None],
     ) -> None:
         self._judging.append(_Judging(work, place, duration_ms, self._later(call)))
 
-    def _next(self) -> Item:
+    def _next(self) -> PendingSeed:
         """Return the item just answered, and start the deadline of the next one."""
         item = self._running.popleft()
         self.answered += 1
@@ -423,7 +427,7 @@ class Pipeline:
             self.fail(item.work, verdict=Verdict.crash, message=message, tail=problem.log_tail)
         raise ChildLost(f"seed {item.work[0]}: {message}", hang) from problem
 
-    def _outputs(self, item: Item) -> dict[str, FloatArray]:
+    def _outputs(self, item: PendingSeed) -> dict[str, FloatArray]:
         """Return the outputs of a seed, whose slot is free after that."""
         try:
             return item.slot.read()
@@ -431,7 +435,9 @@ class Pipeline:
             item.home.append(item.slot)
             self._woken()
 
-    def _judge(self, item: Item, place: Place, duration_ms: float | None) -> Judged | None:
+    def _judge(
+        self, item: PendingSeed, place: Place, duration_ms: float | None
+    ) -> JudgedRow | None:
         """Judge a seed, in a thread; None: there is nothing to send."""
         test, outputs = self._test, self._outputs(item)
         raw, given = item.inputs.result()
@@ -451,7 +457,7 @@ class Pipeline:
             judgement = self.compare(judgement, item.work[0], raw, given, outputs)
         row = rows.judged(item.work, place, duration_ms, judgement)
         rank = None if row["verdict"] == Verdict.pass_ else rows.rank(row)
-        return Judged(row, [Shown(test, outputs, given)], rank)
+        return JudgedRow(row, [Shown(test, outputs, given)], rank)
 
     def _collect(self) -> None:
         """Add the rows of the seeds that have been judged."""
@@ -470,7 +476,7 @@ class Pipeline:
                 self._add(judging.work, judged)
         self._judging = waiting
 
-    def _add(self, work: Work, judged: Judged) -> None:
+    def _add(self, work: Work, judged: JudgedRow) -> None:
         self._batches.add(judged.row)
         if judged.shown and self._evidence.wants_first(work):
             shown = judged.shown

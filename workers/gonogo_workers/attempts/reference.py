@@ -18,7 +18,7 @@ from gonogo.judging import pairs
 from gonogo.judging.judging import SeedJudgement
 from gonogo.spec.verdicts import Verdict
 from gonogo_workers.attempts.context import DeviceContext
-from gonogo_workers.attempts.pipeline import Item, Pipeline
+from gonogo_workers.attempts.pipeline import PendingSeed, Pipeline
 from gonogo_workers.executors.base import Arrays, FloatArray
 from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.messages.batches import Batches
@@ -81,5 +81,5 @@ class ReferencePipeline(Pipeline):
                 self._reference,
             )
 
-    def _judge(self, item: Item, place: Place, duration_ms: float | None) -> None:
+    def _judge(self, item: PendingSeed, place: Place, duration_ms: float | None) -> None:
         self._by_seed[item.work[0]] = self._outputs(item)

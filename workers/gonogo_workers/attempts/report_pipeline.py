@@ -21,7 +21,14 @@ from gonogo.spec.verdicts import Verdict
 from gonogo_workers.attempts.context import DeviceContext
 from gonogo_workers.attempts.evidence import Shown
 from gonogo_workers.attempts.gauge_pipeline import GaugePipeline
-from gonogo_workers.attempts.pipeline import Arrays, ChildLost, Hang, Item, Judged, Pipeline
+from gonogo_workers.attempts.pipeline import (
+    Arrays,
+    ChildLost,
+    Hang,
+    JudgedRow,
+    PendingSeed,
+    Pipeline,
+)
 from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.slots import Slot
@@ -32,8 +39,7 @@ from gonogo_workers.messages.rows import Place
 from gonogo_workers.reports import dumps
 from gonogo_workers.reports.dumps import Dump
 from gonogo_workers.reports.exchange import read_reports, request
-from gonogo_workers.reports.rows import LOST, Report, iteration_row
-from gonogo_workers.reports.rows import Judged as JudgedDump
+from gonogo_workers.reports.rows import LOST, JudgedDump, Report, iteration_row
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +68,7 @@ class Iteration:
     arrays: Mapping[str, Sequence[Dump]]
     """By the name of the test that handed them over."""
 
-    def judged(self, arithmetic: str | None) -> Judged:
+    def judged(self, arithmetic: str | None) -> JudgedRow:
         """Return the row, and the arrays of the worst tests (else of the first) to be shown."""
         by_test: dict[str, list[JudgedDump]] = {}
         for name, group in self.arrays.items():
@@ -82,7 +88,7 @@ class Iteration:
         wrong = [entry for entry in ranked if entry[1].is_wrong]
         wrong.sort(key=lambda entry: entry[0], reverse=True)
         chosen = wrong[:MAX_SHOWN] or ranked[:1]
-        return Judged(row, [_shown(one) for _, one in chosen], wrong[0][0] if wrong else None)
+        return JudgedRow(row, [_shown(one) for _, one in chosen], wrong[0][0] if wrong else None)
 
 
 def _shown(judged: JudgedDump) -> Shown:
@@ -109,13 +115,13 @@ class ReportPipeline(Pipeline):
     def _make_inputs(self, work: Work, slot: Slot) -> tuple[Arrays, Arrays]:
         return {}, {}
 
-    def _request(self, item: Item) -> Mapping[str, Any]:
+    def _request(self, item: PendingSeed) -> Mapping[str, Any]:
         seed, repeat = item.work
         file = self._files[item.work] = item.slot.folder / f"reports-{seed}-{repeat}.json"
         return request(self._selection, seed, file, self._chunk.limit_s(first=not self._warm))
 
     def _answered(
-        self, host: KernelHost, item: Item, place: Place, duration_ms: float | None
+        self, host: KernelHost, item: PendingSeed, place: Place, duration_ms: float | None
     ) -> None:
         item.home.append(item.slot)
         work = item.work
@@ -154,7 +160,7 @@ class ReportPipeline(Pipeline):
         for artifact in self._evidence.log_of(iteration.work, tail):
             self._batches.add_artifact(artifact)
 
-        def judge() -> Judged:
+        def judge() -> JudgedRow:
             judged = iteration.judged(self.resolved.arithmetic)
             if more:
                 message = "; ".join(filter(None, (judged.row.get("message"), more)))

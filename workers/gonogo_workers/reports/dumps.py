@@ -24,7 +24,7 @@ from gonogo.spec.arithmetic_names import canonical
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.reports import npy
 from gonogo_workers.reports.exchange import regular_file
-from gonogo_workers.reports.rows import Judged, Report
+from gonogo_workers.reports.rows import JudgedDump, Report
 
 MAX_BYTES = 2**32
 """The limit for all arrays of one iteration: they wait in memory to be judged."""
@@ -100,7 +100,7 @@ def read_all(reports: Sequence[Report], max_elements: int) -> dict[str, list[Dum
     return by_test
 
 
-def judged(dump: Dump, label: str, arithmetic: str | None) -> Judged:
+def judged(dump: Dump, label: str, arithmetic: str | None) -> JudgedDump:
     """Judge the arrays against the float64 function of the kernel's inputs.
 
     `arithmetic`: the one that the build declares, else the dump's is used. Never raises for wrong
@@ -108,7 +108,7 @@ def judged(dump: Dump, label: str, arithmetic: str | None) -> Judged:
     """
     test = dump.test
     if dump.problem or test is None:
-        return Judged(test, None, dump.problem, label)
+        return JudgedDump(test, None, dump.problem, label)
     try:
         inputs = {name: array for name, array in dump.tensors.items() if name not in test.outputs}
         outputs = {
@@ -130,8 +130,8 @@ def judged(dump: Dump, label: str, arithmetic: str | None) -> Judged:
             )
     except GonogoError as problem:
         message = f"the arrays{f' of {dump.name}' if dump.name else ''} can't be judged: {problem}"
-        return Judged(test, None, message, label)
-    return Judged(test, judgement, "", label, given, outputs)
+        return JudgedDump(test, None, message, label)
+    return JudgedDump(test, judgement, "", label, given, outputs)
 
 
 def labels(name: str, dumps: Sequence[Dump]) -> list[str]:

@@ -41,7 +41,7 @@ LOST = frozenset({Outcome.crash, Outcome.hang})
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedDump:
     """Judged arrays of a test, or the reason why they can't be judged."""
 
     test: TestSpec | None
@@ -175,7 +175,7 @@ def iteration_row(
     place: Place,
     duration_ms: float | None,
     reports: Sequence[Report],
-    judged: Mapping[str, Sequence[Judged]],
+    judged: Mapping[str, Sequence[JudgedDump]],
 ) -> Row:
     """Return the row of an iteration.
 
@@ -216,7 +216,7 @@ def iteration_row(
     }
 
 
-def _judged(report: Report, arrays: Sequence[Judged]) -> tuple[Verdict, Explanation, str]:
+def _judged(report: Report, arrays: Sequence[JudgedDump]) -> tuple[Verdict, Explanation, str]:
     """Return verdict, explanation and message of one test.
 
     Arrays that can't be judged are an error; otherwise gonogo.reports.outcomes.verdict_of decides.
@@ -236,7 +236,7 @@ def _judged(report: Report, arrays: Sequence[Judged]) -> tuple[Verdict, Explanat
     return verdict, explanation, f"{report.message}{more}".strip() if more else report.message
 
 
-def _of_arrays(judged: Judged) -> Iterable[tuple[str, dict[str, Any]]]:
+def _of_arrays(judged: JudgedDump) -> Iterable[tuple[str, dict[str, Any]]]:
     """Yield the entries of the outputs of some arrays, named "<test>/dx"."""
     if judged.judgement is None or judged.test is None:
         return
