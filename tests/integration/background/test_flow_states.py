@@ -3,13 +3,13 @@ job ends. On both databases where locks or the dispatcher's SQL decide."""
 
 from __future__ import annotations
 
-import threading
 from functools import partial
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, update
 
+from at_once import at_once
 from database_params import BOTH_ENGINES
 from gonogo.settings import Settings
 from gonogo.spec import hang_limits
@@ -554,32 +554,19 @@ def test_events_are_numbered_without_gaps(flow: Flow) -> None:
 
 @BOTH_ENGINES
 def test_two_last_chunks_at_once_close_the_job_once(module_engine: Engine) -> None:
+    def finish(item: Sendable) -> None:
+        with session(module_engine) as current:
+            Flow(current).finish(item)
+
     for _ in range(5):
         with session(module_engine) as current:
             job = Flow(current).submit(2, **FAST)
             items = Flow(current).send()
             for item in items:
                 Flow(current).store(item, *(row(seed) for seed, _ in item.work))
-        barrier = threading.Barrier(2)
-        problems: list[BaseException] = []
-
-        def end(item: Sendable, barrier: threading.Barrier, problems: list[BaseException]) -> None:
-            try:
-                barrier.wait()
-                with session(module_engine) as current:
-                    Flow(current).finish(item)
-            except BaseException as problem:
-                problems.append(problem)
-
-        threads = [threading.Thread(target=end, args=(item, barrier, problems)) for item in items]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert problems == []
+        at_once(*(partial(finish, item) for item in items))
         with reading(module_engine) as current:
-            ended = jobs.get(current, job.id)
-            assert ended is not None
+            ended = current.get_one(JobRow, job.id)
             assert (ended.state, ended.chunks.open) == ("finished", 0)
             states = [event.data.get("state") for event in Flow(current).events(ended)]
         assert states.count("finished") == 1

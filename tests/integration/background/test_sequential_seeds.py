@@ -4,15 +4,16 @@ databases where their SQL may differ."""
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine
 
+from at_once import at_once
 from database_params import BOTH_ENGINES
 from gonogo_service.flags.api import FLAGS
 from gonogo_service.jobs import artifacts, chunks, closing, queues, work
@@ -291,13 +292,8 @@ def test_two_copies_that_store_in_the_same_moment_decide_once(module_engine: Eng
     with session(module_engine) as current:
         job = Flow(current).sequential()
         items = Flow(current).send()
-    threads = [threading.Thread(target=store_alone, args=(item,)) for item in items * 2]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*(partial(store_alone, item) for item in items * 2))
     with reading(module_engine) as current:
-        ended = jobs.get(current, job.id)
-        assert ended is not None
+        ended = current.get_one(JobRow, job.id)
         decided = [event for event in Flow(current).events(ended) if "reason" in event.data]
     assert (ended.state, ended.done, len(decided)) == ("finished", 49, 1)

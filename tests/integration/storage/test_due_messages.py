@@ -16,6 +16,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 import stored_webhooks
+from at_once import at_once
 from database_params import BOTH, BOTH_ENGINES
 from gonogo.settings import Settings
 from gonogo_service.background.deliver import Deliver, events
@@ -317,9 +318,5 @@ def test_two_copies_at_once_handle_each_message_once(core: BackgroundContext) ->
         loop.join(WAIT_S)
 
     add(core, 5)
-    copies = [threading.Thread(target=copy) for _ in range(2)]
-    for thread in copies:
-        thread.start()
-    for thread in copies:
-        thread.join(WAIT_S)
+    at_once(copy, copy)
     assert sorted(handled) == list(range(5))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -13,6 +12,7 @@ import pytest
 from sqlalchemy import Engine, func, select
 
 import stored_jobs
+from at_once import at_once
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import worst_first
 from gonogo_service.jobs import closing, job_removal
@@ -25,7 +25,6 @@ from gonogo_service.results import grid, seeds, sums, tallies, worst
 from gonogo_service.results.batch import Batch
 from gonogo_service.results.model import WHOLE, DailyRow, JobBlockRow, ResultRow
 from gonogo_service.tests import test_specs
-from patience import WAIT_S
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 KEY = TestSpec.parse(stored_jobs.NIGHTLY).key
@@ -131,25 +130,12 @@ def test_days_are_counted_by_build_context_and_device_without_comparisons(engine
 
 
 def test_several_ingests_at_once_lose_and_double_nothing(engine: Engine) -> None:
-    ids = [submit(engine) for _ in range(3)]
-    problems: list[BaseException] = []
-    begin = threading.Barrier(3)
-
     def ingest(job: str) -> None:
-        try:
-            begin.wait(20)
-            for start in range(0, 40, 4):
-                batch = [wild(seed) for seed in range(start, start + 4)]
-                store(engine, job, batch, NOON + timedelta(hours=start))
-        except BaseException as problem:
-            problems.append(problem)
+        for start in range(0, 40, 4):
+            batch = [wild(seed) for seed in range(start, start + 4)]
+            store(engine, job, batch, NOON + timedelta(hours=start))
 
-    threads = [threading.Thread(target=partial(ingest, job)) for job in ids]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT_S)
-    assert problems == []
+    at_once(*(partial(ingest, submit(engine)) for _ in range(3)))
     once = Counter(wild(seed)["verdict"] for seed in range(40))
     assert total(engine, WHOLE).counts == {name: 3 * count for name, count in once.items()}
 

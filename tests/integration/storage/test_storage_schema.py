@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import threading
+from functools import partial
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Engine, text
+from sqlalchemy import text
 
+from at_once import at_once
 from gonogo.errors import JobError
 from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.database.engine import make_engine, normalize
@@ -29,20 +30,7 @@ def test_migrated_schema_is_the_one_of_the_tables(empty_database_url: str) -> No
 
 def test_upgrade_from_several_processes_at_once_migrates_once(empty_database_url: str) -> None:
     engines = [make_engine(empty_database_url) for _ in range(3)]
-    problems: list[BaseException] = []
-
-    def upgrade(engine: Engine) -> None:
-        try:
-            schema.upgrade(engine)
-        except BaseException as problem:
-            problems.append(problem)
-
-    threads = [threading.Thread(target=upgrade, args=(engine,)) for engine in engines]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert problems == []
+    at_once(*(partial(schema.upgrade, engine) for engine in engines))
     assert schema.state(engines[0]) is SchemaState.head
     for engine in engines:
         engine.dispose()

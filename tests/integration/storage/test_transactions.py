@@ -3,13 +3,13 @@ one, what counts as an outage."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import Engine, select, text
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 
+from at_once import at_once
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.closing import lock
 from gonogo_service.jobs.model import JobRow
@@ -37,24 +37,15 @@ def test_concurrent_read_then_write_transactions_neither_fail_nor_lose_an_update
 ) -> None:
     with session(engine) as current:
         job = jobs.create(current, new_job(1))
-    problems: list[BaseException] = []
 
     def count() -> None:
-        try:
-            for _ in range(10):
-                with session(engine) as current:
-                    locked = lock(current, job.id)
-                    assert locked is not None
-                    locked.version += 1
-        except BaseException as problem:
-            problems.append(problem)
+        for _ in range(10):
+            with session(engine) as current:
+                locked = lock(current, job.id)
+                assert locked is not None
+                locked.version += 1
 
-    threads = [threading.Thread(target=count) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert problems == []
+    at_once(*[count] * 4)
     with reading(engine) as current:
         assert current.get_one(JobRow, job.id).version == 41
 
