@@ -77,7 +77,7 @@ def judged(given: Mapping[str, Array], y: Array, form: str = "fp32") -> OutputJu
     return judge(ways, given, {"y": stored(y, form)}, {"y": form}, narrow).outputs["y"]
 
 
-ROWS, COLUMNS = 40, 200
+ROWS, COLUMNS = 64, 200
 EPSILON = {"epsilon": 1e-5}
 
 
@@ -88,6 +88,13 @@ def tensors() -> Mapping[str, Array]:
     mean, rstd = x.mean(-1, keepdims=True), 1 / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
     vectors = {"gamma": r.normal(size=COLUMNS), "beta": r.normal(size=COLUMNS)}
     products = {"a": r.normal(size=(24, 96)), "b": r.normal(size=(96, 20))}
+    products |= {name: r.normal(size=(1, 2, 24, 16)) for name in "qkv"}
+    products |= {"row": r.normal(size=(1, 60)), "table": r.normal(size=(20, 64))}
+    products |= {
+        "image": r.normal(size=(4, 8, 20)),
+        "weight": r.normal(size=8),
+        "bias": r.normal(size=8),
+    }
     return {"x": x, "mean": mean, "rstd": rstd, "dy": dy, **vectors, **products}
 
 
@@ -98,6 +105,9 @@ SMALL: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
     "softmax": ("softmax", ("x",), {}),
     "matmul": ("matmul", ("a", "b"), {}),
     "cumsum": ("cumsum", ("x",), {}),
+    "sum": ("sum", ("row",), {}),
+    "attention": ("attention", ("q", "k", "v"), {"causal": False, "share": 1}),
+    "groupnorm": ("groupnorm_fw", ("image", "weight", "bias"), {**EPSILON, "num_groups": 2}),
 }
 
 
@@ -105,6 +115,7 @@ SMALL: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
 def small_kernel(name: str, form: str = "fp32") -> tuple[list[Graph], dict[str, Array]]:
     """Return the graphs of a reference and its first way, and inputs in a format."""
     title, names, parameters = SMALL[name]
-    inputs = {at: round_to(tensors()[at], form) for at in names}
+    given = zip(KERNELS[title].inputs, names, strict=False)
+    inputs = {at: round_to(tensors()[name], form) for at, name in given}
     functions = [KERNELS[title].reference, *KERNELS[title].ways[:1]]
     return [trace(function, inputs, **parameters) for function in functions], inputs

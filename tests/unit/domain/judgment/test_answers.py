@@ -94,7 +94,7 @@ def at(place: Any, value: float) -> Callable[[Array], None]:
 
 
 def of_other_rows(y: Array) -> None:
-    y[36:] = y[:4].copy()
+    y[60:] = y[:4].copy()
 
 
 def doubled(y: Array) -> None:
@@ -107,6 +107,14 @@ def negated(y: Array) -> None:
 
 def nudged(y: Array) -> None:
     y[4, 9] *= 1 + 2.0**-17
+
+
+def nudged_less(y: Array) -> None:
+    y[4, 9] *= 1 + 2.0**-19.5
+
+
+def halved(y: Array) -> None:
+    y[5:7] *= 0.5
 
 
 def noisy(y: Array) -> None:
@@ -124,6 +132,37 @@ def weighted(weights: Array) -> Callable[[Array], None]:
     return spoil
 
 
+def every_other_term(y: Array) -> None:
+    """Make y a product of which each second block of eight terms is missing."""
+    a, b = tensors()["a"], tensors()["b"]
+    counted = np.arange(96) // 8 % 2 == 0
+    y[:] = a[:, counted] @ b[counted]
+
+
+def rows_left_out(dgamma: Array) -> None:
+    """Make dgamma a sum without each fourth row."""
+    x, mean, rstd, dy = (tensors()[name] for name in ("x", "mean", "rstd", "dy"))
+    counted = np.arange(len(x)) % 4 != 3
+    dgamma[:] = (dy * (x - mean) * rstd)[counted].sum(axis=0)
+
+
+def scattered(y: Array) -> None:
+    y[np.random.default_rng(3).random(y.shape) < 0.005] += 0.5
+
+
+def in_blocks(y: Array) -> None:
+    y[:32, :32] += 0.5
+    y[32:64, 64:96] += np.random.default_rng(4).normal(size=(32, 32))
+
+
+def columns_of_noise(y: Array) -> None:
+    y[:, 3:160:7] += np.random.default_rng(5).normal(size=y[:, 3:160:7].shape)
+
+
+def infinite_below(y: Array) -> None:
+    y[y < -2] = -np.inf
+
+
 def beta_subtracted(y: Array) -> None:
     y[:, 64:96] -= 2 * tensors()["beta"][64:96]
 
@@ -133,7 +172,8 @@ PLACES = np.arange(COLUMNS)
 STORED, TOTALS = Program(stored={"rstd": "bf16"}), Program(stored={"dbeta.total": "bf16"})
 MOST_STORED = Program(stored=dict.fromkeys(("xhat", "P", "s1", "s2"), "bf16"))
 UNKNOWN, UNKNOWN_SUMS = Program(narrow="bf16"), Program(narrow="bf16", narrow_sums=True)
-PADDED = ("padded:variance",)
+PADDED, BIASED, WIDE = ("padded:variance",), ("unbiased:variance",), Tolerance(atol=0.03)
+CUT = Program(stored={"rstd": "bf16/zero"})
 EVEN_TILES = (slice(None), PLACES % 64 >= 32)
 CASES = {
     "right": Case("forward", tolerance=TIGHT),
@@ -187,11 +227,30 @@ CASES = {
     "tiles left out": Case("rmsnorm", spoil=weighted((PLACES < 64) | (PLACES >= 128))),
     "a tile twice": Case("rmsnorm", spoil=weighted(1 + (PLACES // 32 == 5))),
     "the last three left out": Case("rmsnorm", spoil=weighted(PLACES < COLUMNS - 3)),
+    "a term of eight left out": Case("matmul", spoil=every_other_term),
+    "rows left out": Case("backward", "dgamma", spoil=rows_left_out),
+    "scattered": Case("forward", spoil=scattered),
+    "two blocks": Case("forward", spoil=in_blocks),
+    "columns of noise": Case("forward", spoil=columns_of_noise),
+    "infinite values": Case("forward", spoil=infinite_below),
+    "halved rows": Case("forward", spoil=halved),
+    "a sum of one row": Case("sum", tolerance=TIGHT),
+    "a wrong sum of one row": Case("sum", spoil=at(0, 1.0)),
+    "a right attention": Case("attention", form="bf16", tolerance=TIGHT),
+    "an unscaled attention": Case("attention", faults=("factor:scores",), form="fp16"),
+    "a right group norm": Case("groupnorm", form="fp16", tolerance=TIGHT),
+    "a group norm by a factor": Case("groupnorm", faults=("factor:rstd",), size=1e-4),
+    "gamma of another group": Case("groupnorm", faults=("shifted+1:gamma",), form="bf16"),
     "a fault in a region": Case("forward", spoil=beta_subtracted),
     "rstd stored": Case("forward", form="bf16", program=STORED, tolerance=TIGHT),
     "rstd stored, hidden in fp32": Case("forward", program=STORED),
     "rstd stored, declared": Case("forward", form="bf16", program=STORED, declared=(STORED,)),
     "declared and not stored": Case("forward", form="bf16", declared=(STORED,)),
+    "truncated twice": Case("forward", form="bf16/zero", program=CUT),
+    "N - 1 in an unknown order": Case(
+        "forward", "y", BIASED, "bf16", tolerance=WIDE, program=UNKNOWN
+    ),
+    "suspect": Case("rmsnorm", spoil=nudged_less),
     "truncated": Case("forward", form="bf16/zero"),
     "most stored": Case("backward", "dx", form="bf16", program=MOST_STORED),
     "totals in bf16": Case("backward", "dbeta", form="bf16", program=TOTALS),

@@ -42,7 +42,7 @@ def test_blocks_are_judged_as_the_whole(name: str, monkeypatch: pytest.MonkeyPat
 def test_blocks_are_rows_or_columns_and_none_is_a_single_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (graph, *_), _ = small_kernel("backward")  # 40 x 200
+    (graph, *_), _ = small_kernel("backward")  # 64 x 200
     assert blocks_of(graph, "dx") is None
     monkeypatch.setattr(blocks, "LARGE", 2**10)
     monkeypatch.setattr(blocks, "ELEMENTS", 2**9)
@@ -51,7 +51,7 @@ def test_blocks_are_rows_or_columns_and_none_is_a_single_group(
         for name in ("dx", "dgamma")
         if (output_blocks := blocks_of(graph, name))
     }
-    assert sizes == {"dx": [2] * 20, "dgamma": [16] * 12 + [8]}
+    assert sizes == {"dx": [2] * 32, "dgamma": [16] * 12 + [8]}
 
 
 def test_what_blocks_share_is_judged_as_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
