@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, Engine, event, update
+from sqlalchemy import event, update
+from sqlalchemy.orm import Session
 
 import nightly_history
 import stored_jobs
+from database_params import BOTH_ENGINES
 from gonogo_service.jobs.model import JobRow
-from gonogo_service.kit.database import engine as engines
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.states import JobKind
 from gonogo_service.overview import search as search_reads
@@ -18,173 +20,150 @@ from gonogo_service.tests import recent_builds, standings, test_list, variants
 from gonogo_service.tests.model import TestSpecRow
 from gonogo_service.tests.standings import Kind
 from gonogo_service.tests.test_list import TestFilter
-from stored_histories import world
 
-OTHER = {**stored_jobs.NIGHTLY, "tolerance": {"rtol": 1e-3, "atol": 0.25}}
-
-
-def test_every_variant_once_and_none_that_was_only_gauged(engine: Engine) -> None:
-    with engines.session(engine) as session:
-        for sequence in (1, 2, 3):
-            for line, board in (("main", "n150"), ("main", "n300"), ("release", "n150")):
-                last = nightly_history.submit(
-                    session, [0], build=f"b{sequence}", sequence=sequence, branch=line, board=board
-                )
-        other = nightly_history.submit(session, [0], build="b1", sequence=1, test=OTHER)
-        gauge = nightly_history.submit(
-            session, [0], build="b1", sequence=1, test=OTHER, branch="gauged"
-        )
-        session.execute(update(JobRow).where(JobRow.id == gauge.id).values(kind=JobKind.gauge))
-        variants_by_test = variants.variants_of_all(
-            session, [last.test_key, other.test_key, "v1-nobody"]
-        )
-        assert {
-            key: [(variant.branch, variant.board) for variant in test_variants]
-            for key, test_variants in variants_by_test.items()
-        } == {
-            last.test_key: [("main", "n150"), ("main", "n300"), ("release", "n150")],
-            other.test_key: [("main", "n150")],
-        }
-        assert variants.variants_of(session, other.test_key) == variants_by_test[other.test_key]
-        listed = {test.spec.key: test for test in test_list.list_(session).items}
-        assert {
-            key: (test.job.id, test.job.build, test.variants) for key, test in listed.items()
-        } == {
-            last.test_key: (last.id, "b3", variants_by_test[last.test_key]),
-            other.test_key: (other.id, "b1", variants_by_test[other.test_key]),
-        }
-        stored_jobs.report(session, other.id, [stored_jobs.row(0, wrong=True)])
-        stored_jobs.finish(session, other.id)
-        waits = nightly_history.submit(session, [0], build="b2", sequence=2, test=OTHER)
-        judged = {test.spec.key: test for test in test_list.list_(session).items}[other.test_key]
-        assert judged.job.id == waits.id
-        # a job that waits has no verdict; the newest build that was judged counts
-        [(result,)] = recent_builds.results(session, judged.variants, 2).values()
-        assert (result.job, result.build, result.verdict) == (other.id, "b1", "pass_by_tolerance")
+NIGHTLY = stored_jobs.NIGHTLY
+OTHER = {**NIGHTLY, "tolerance": {"rtol": 1e-3, "atol": 0.25}}
+SMALL = {**NIGHTLY, "shape": [1, 1, 32, 64]}
 
 
-def test_a_variant_that_began_with_a_gauge_is_one_once_a_job_ran(engine: Engine) -> None:
-    with engines.session(engine) as session:
-        gauge, job = (
-            nightly_history.submit(session, [0], build="b1", sequence=1) for _ in range(2)
-        )
-        session.execute(update(JobRow).where(JobRow.id == gauge.id).values(kind=JobKind.gauge))
-        assert [place.board for place in variants.variants_of(session, job.test_key)] == ["n150"]
+def submit(current: Session, sequence: int, **changes: Any) -> JobRow:
+    """A queued job of one seed."""
+    seeds = changes.pop("seeds", [0])
+    return nightly_history.submit(
+        current, seeds, build=f"b{sequence}", sequence=sequence, **changes
+    )
+
+
+def gauge(current: Session, **changes: Any) -> None:
+    """A gauge of the first build."""
+    submit(current, 1, **changes).kind = JobKind.gauge
+    current.flush()
+
+
+@BOTH_ENGINES
+def test_every_variant_once_and_none_that_was_only_gauged(current: Session) -> None:
+    places = [("main", "n150"), ("main", "n300"), ("release", "n150")]
+    for sequence in (1, 2, 3):
+        for line, board in places:
+            last = submit(current, sequence, branch=line, board=board)
+    other = submit(current, 1, test=OTHER)
+    gauge(current, test=OTHER, branch="gauged")
+    by_test = variants.variants_of_all(current, [last.test_key, other.test_key, "v1-nobody"])
+    named = {key: [(one.branch, one.board) for one in some] for key, some in by_test.items()}
+    assert named == {last.test_key: places, other.test_key: places[:1]}
+    assert variants.variants_of(current, other.test_key) == by_test[other.test_key]
+    listed = {test.spec.key: test for test in test_list.list_(current).items}
+    jobs = {key: (test.job.id, test.job.build) for key, test in listed.items()}
+    assert jobs == {last.test_key: (last.id, "b3"), other.test_key: (other.id, "b1")}
+    assert {key: test.variants for key, test in listed.items()} == by_test
+    stored_jobs.report(current, other.id, [stored_jobs.row(0, wrong=True)])
+    stored_jobs.finish(current, other.id)
+    waits = submit(current, 2, test=OTHER)
+    listed = {test.spec.key: test for test in test_list.list_(current).items}
+    assert listed[other.test_key].job.id == waits.id
+    # a job that waits has no verdict; the newest build that was judged counts
+    [(result,)] = recent_builds.results(current, by_test[other.test_key], 2).values()
+    assert (result.job, result.build, result.verdict) == (other.id, "b1", "pass_by_tolerance")
+
+
+@BOTH_ENGINES
+def test_a_variant_that_began_with_a_gauge_is_one_once_a_job_ran(current: Session) -> None:
+    gauge(current)
+    job = submit(current, 1)
+    assert [place.board for place in variants.variants_of(current, job.test_key)] == ["n150"]
 
 
 def test_standings_read_the_jobs_of_their_days_and_of_the_newest_builds_only(
-    migrated_sqlite_url: str,
+    current: Session,
 ) -> None:
-    engine = engines.make_engine(migrated_sqlite_url)
-    plans: list[str] = []
+    engine, plans = current.get_bind().engine, list[str]()
 
-    def explain(
-        _connection: Connection, cursor: Any, statement: str, values: Any, *_rest: Any
-    ) -> None:
+    def explain(*arguments: Any) -> None:
+        _connection, cursor, statement, values, *_ = arguments
         steps = cursor.connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)
         plans.extend(step for *_, step in steps)
 
-    with engines.reading(engine) as session:
-        session.connection()
-        event.listen(engine, "before_cursor_execute", explain)
-        standings.read(session, since=utcnow() - standings.WINDOW)
-    engine.dispose()
+    current.connection()
+    event.listen(engine, "before_cursor_execute", explain)
+    standings.read(current, since=utcnow() - standings.WINDOW)
+    event.remove(engine, "before_cursor_execute", explain)
     assert any("ix_jobs_newest (test_key=? AND" in step for step in plans), plans
     assert not any(step.startswith("SCAN jobs") for step in plans), plans
 
 
+@BOTH_ENGINES
 def test_a_list_shows_each_test_s_last_builds_and_how_often_its_seeds_failed(
-    engine: Engine,
+    current: Session,
 ) -> None:
-    now = utcnow()
-    with engines.session(engine) as session:
-        for sequence, wrong in ((1, False), (2, True), (3, False), (2, False)):
-            night = nightly_history.submit(
-                session, range(4), build=f"b{sequence}", sequence=sequence, branch="main"
-            )
-            rows = [stored_jobs.row(seed, wrong=wrong, within=seed > 0) for seed in range(4)]
-            stored_jobs.report(session, night.id, rows)
-            stored_jobs.finish(session, night.id)
-    with engines.reading(engine) as session:
-        [variant] = variants.variants_of(session, night.test_key)
-        [results] = recent_builds.results(session, [variant], 2).values()
-        assert [(result.build, dict(result.counts)) for result in results] == [
-            ("b2", {"fail": 1, "pass_by_tolerance": 3, "fail_by_tolerance": 1, "pass": 3}),
-            ("b3", {"fail_by_tolerance": 1, "pass": 3}),
-        ]
-        rates = recent_builds.failure_rates(session, [night.test_key], now)
-        assert {(rate.failed, rate.runs) for rate in rates[variant]} == {(4, 16)}
-        week, month = recent_builds.failure_rates(
-            session, [night.test_key], now + timedelta(days=8)
-        )[variant]
-        assert (week.runs, month.runs) == (0, 16)
-        # the newest build passes, with a false alarm; b2 was wrong, too
-        newest = standings.read(session, since=now - timedelta(days=1))[variant]
-        every = standings.read(session, since=now - timedelta(days=1), every_build=True)
-        assert (newest.hollow, newest.wrong, newest.false_alarm) == (False, False, True)
-        assert (newest.red, newest.flaky, newest.lost) == (True, True, False)
-        assert newest.verdict == "fail_by_tolerance"
-        assert (every[variant].hollow, every[variant].wrong) == (True, True)
-        assert standings.read(session, since=now - timedelta(days=1), branch="release") == {}
-        assert standings.read(session, since=now + timedelta(days=1)) == {}
-        days = standings.by_day(session, standings.Memory(), days=3, now=now + timedelta(days=1))
-        assert [list(tests) for _, tests in days] == [[], [variant], [variant]]
+    now, day = utcnow(), timedelta(days=1)
+    for sequence, wrong in ((1, False), (2, True), (3, False), (2, False)):
+        night = submit(current, sequence, seeds=range(4))
+        rows = [stored_jobs.row(seed, wrong=wrong, within=seed > 0) for seed in range(4)]
+        stored_jobs.report(current, night.id, rows)
+        stored_jobs.finish(current, night.id)
+    [variant] = variants.variants_of(current, night.test_key)
+    [results] = recent_builds.results(current, [variant], 2).values()
+    green = {"fail_by_tolerance": 1, "pass": 3}
+    assert [(result.build, dict(result.counts)) for result in results] == [
+        ("b2", {"fail": 1, "pass_by_tolerance": 3, **green}),
+        ("b3", green),
+    ]
+    rates = partial(recent_builds.failure_rates, current, [night.test_key])
+    assert {(rate.failed, rate.runs) for rate in rates(now)[variant]} == {(4, 16)}
+    week, month = rates(now + 8 * day)[variant]
+    assert (week.runs, month.runs) == (0, 16)
+    # the newest build passes, with a false alarm; b2 was wrong, too
+    newest = standings.read(current, since=now - day)[variant]
+    every = standings.read(current, since=now - day, every_build=True)[variant]
+    assert (newest.hollow, newest.wrong, newest.false_alarm) == (False, False, True)
+    assert (newest.red, newest.flaky, newest.lost) == (True, True, False)
+    assert (newest.verdict, every.hollow, every.wrong) == ("fail_by_tolerance", True, True)
+    assert standings.read(current, since=now - day, branch="release") == {}
+    assert standings.read(current, since=now + day) == {}
+    days = standings.by_day(current, standings.Memory(), days=3, now=now + day)
+    assert [list(tests) for _, tests in days] == [[], [variant], [variant]]
 
 
-def test_tests_are_found_by_their_words_and_the_worst_come_first(engine: Engine) -> None:
-    def search(*, sort: str = test_list.NEWEST, **only: object) -> list[str]:
-        keys, cursor = [], None
-        while True:
-            page = test_list.list_(
-                session,
-                TestFilter(**only),
-                sort=sort,
-                limit=1,
-                cursor=cursor,  # type: ignore[arg-type]
-            )
-            keys += [names[test.spec.key] for test in page.items]
-            cursor = page.next
-            if cursor is None:
-                return keys
+@BOTH_ENGINES
+def test_tests_are_found_by_their_words_and_the_worst_come_first(current: Session) -> None:
+    def search(*, sort: str = test_list.NEWEST, **only: Any) -> list[str]:
+        chosen = {"sort": sort, "limit": 1}
+        pages = [test_list.list_(current, TestFilter(**only), **chosen)]
+        while (cursor := pages[-1].next) is not None:
+            pages.append(test_list.list_(current, TestFilter(**only), **chosen, cursor=cursor))
+        return [names[test.spec.key] for page in pages for test in page.items]
 
-    with engines.session(engine) as session:
-        small = {**stored_jobs.NIGHTLY, "shape": [1, 1, 32, 64]}
-        forms = {"hollow": stored_jobs.NIGHTLY, "tight": OTHER, "small": small}
-        names = {}
-        for number, (name, test) in enumerate(forms.items()):
-            job = nightly_history.submit(session, [0], build="b1", sequence=1, test=test)
-            session.execute(
-                update(TestSpecRow)
-                .where(TestSpecRow.key == job.test_key)
-                .values(created_at=utcnow() + timedelta(minutes=number))
-            )
-            stored_jobs.report(session, job.id, [stored_jobs.row(0, wrong=name == "hollow")])
-            stored_jobs.finish(session, job.id)
-            names[job.test_key] = name
-    with world(engine.url.render_as_string(hide_password=False)) as here:
-        here.assess()
-    with engines.reading(engine) as session:
-        assert search() == ["small", "tight", "hollow"]
-        now = standings.read(session, since=utcnow() - standings.WINDOW)
-        worst_first = search(sort=test_list.ATTENTION, standings=now)
-        assert worst_first == ["hollow", "small", "tight"]
-        assert search(kind=Kind.hollow, standings=now) == ["hollow"]
-        assert search(kind=Kind.flagged) == ["hollow"]
-        assert search(search="32×64") == ["small"]
-        assert search(search="8462 atol=0.25") == ["tight"]
-        assert search(search="100%") == search(search="v1-nobody") == []
-        assert search(since=utcnow() - timedelta(hours=1)) == ["small", "tight", "hollow"]
-        assert search(since=utcnow() + timedelta(hours=1)) == []
-        assert [names[test.key] for test in search_reads.tests(session, "32x64", 5)] == ["small"]
-        for text, places in {
-            "32x64": [],
-            "B1": [("build", "b1")],
-            job.id[:20]: [("job", job.id)],
-            " ": [],
-        }.items():
-            hits = search_reads.others(session, text, 5)
-            assert [(hit.kind, hit.key) for hit in hits] == places, text
-        assert search_reads.tests(session, " ", 5) == ()
-        [key] = [key for key, name in names.items() if name == "tight"]
-        assert search(search=key[:12]) == ["tight"]
-        assert [names[test.key] for test in test_list.worst(session, now, "main", 1)] == ["hollow"]
+    names, now, hour = {}, utcnow(), timedelta(hours=1)
+    forms = {"hollow": NIGHTLY, "tight": OTHER, "small": SMALL}
+    for number, (name, test) in enumerate(forms.items()):
+        job = submit(current, 1, test=test)
+        spec = update(TestSpecRow).where(TestSpecRow.key == job.test_key)
+        current.execute(spec.values(created_at=now + timedelta(minutes=number)))
+        stored_jobs.report(current, job.id, [stored_jobs.row(0, wrong=name == "hollow")])
+        stored_jobs.finish(current, job.id)
+        names[job.test_key] = name
+    standing = standings.read(current, since=now - standings.WINDOW)
+    [key] = [key for key, name in names.items() if name == "tight"]
+    every = ["small", "tight", "hollow"]
+    for only, found in (
+        ({}, every),
+        ({"sort": test_list.ATTENTION, "standings": standing}, ["hollow", "small", "tight"]),
+        ({"kind": Kind.hollow, "standings": standing}, ["hollow"]),
+        ({"kind": Kind.flagged}, ["hollow"]),
+        ({"search": "32×64"}, ["small"]),
+        ({"search": "8462 atol=0.25"}, ["tight"]),
+        ({"search": key[:12]}, ["tight"]),
+        ({"search": "100%"}, []),
+        ({"search": "v1-nobody"}, []),
+        ({"since": now - hour}, every),
+        ({"since": now + hour}, []),
+    ):
+        assert search(**only) == found, only
+    worst = test_list.worst(current, standing, "main", 1)
+    assert [names[test.key] for test in worst] == ["hollow"]
+    assert [names[test.key] for test in search_reads.tests(current, "32x64", 5)] == ["small"]
+    assert search_reads.tests(current, " ", 5) == ()
+    of_build, of_job = [("build", "b1")], [("job", job.id)]
+    for text, places in (("32x64", []), ("B1", of_build), (job.id[:20], of_job), (" ", [])):
+        hits = search_reads.others(current, text, 5)
+        assert [(hit.kind, hit.key) for hit in hits] == places, text
