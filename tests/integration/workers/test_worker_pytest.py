@@ -101,15 +101,6 @@ def test_green_red_and_arrays_are_judged_each_as_what_it_is(at_work: Workplace) 
     }
 
 
-def test_a_filter_narrows_and_what_isn_t_there_is_absent(at_work: Workplace) -> None:
-    answer = run(at_work, 1, suite="numbers", filter="test_numbers.py::test_green")
-    assert list(answer.rows[0]["outputs"]) == ["test_numbers.py::test_green"]
-    assert run(at_work, 1, suite="numbers", filter="test_purple").verdicts == {0: "not_run"}
-    answer = run(at_work, 1, suite="weekly")
-    assert answer.verdicts == {0: "error"}
-    assert "no suite 'weekly'; it has: numbers, slow" in answer.rows[0]["message"]
-
-
 def test_the_tests_of_a_killed_worker_die_with_it(at_work: Workplace, project: Path) -> None:
     stuck, test = project / "stuck", {"selection": {"suite": "slow"}}
     at_work.publish("ops", 1, executor="pytest", test=test, seed_deadline_s=10 * WAIT_S)

@@ -32,8 +32,9 @@ class Box:
         self.posts.append({**body, "path": path, "method": method})
 
 
-def batches_to(box: Any) -> Batches:
-    return Batches(box, "a1")
+def sending() -> tuple[Box, Batches]:
+    box: Any = Box()
+    return box, Batches(box, "a1")
 
 
 def errored(seed: int, **changes: Any) -> rows.Row:
@@ -43,8 +44,7 @@ def errored(seed: int, **changes: Any) -> rows.Row:
 
 
 def test_the_first_row_goes_at_once_and_the_others_together() -> None:
-    box = Box()
-    batches = batches_to(box)
+    box, batches = sending()
     for seed in range(5):
         batches.add(errored(seed))
     assert [len(post["rows"]) for post in box.posts] == [1]
@@ -60,8 +60,7 @@ def test_the_first_row_goes_at_once_and_the_others_together() -> None:
 
 
 def test_a_large_batch_does_not_wait() -> None:
-    box = Box()
-    batches = batches_to(box)
+    box, batches = sending()
     for seed in range(40):
         batches.add(errored(seed, sentence="x" * 15_000, message="x" * 15_000))
     assert max(len(post["rows"]) for post in box.posts) < 40
@@ -82,8 +81,7 @@ def test_a_row_that_the_service_would_refuse_is_an_error_of_its_own_seed(
     entry: dict[str, Any], words: str
 ) -> None:
     """The service refuses a whole message: the seeds beside the wrong one were lost as well."""
-    box = Box()
-    batches = batches_to(box)
+    box, batches = sending()
     for seed in range(3):
         batches.add(errored(seed, **({"outputs": {"S.t": entry}} if seed == 1 else {})))
     batches.flush()
@@ -99,8 +97,7 @@ def test_a_row_that_the_service_would_refuse_is_an_error_of_its_own_seed(
 
 @pytest.mark.parametrize("content", [{"x": math.nan}, {"x": "y" * MAX_PART_BYTES}])
 def test_an_artifact_that_no_message_can_hold_costs_no_result(content: dict[str, Any]) -> None:
-    box = Box()
-    batches = batches_to(box)
+    box, batches = sending()
     batches.add_artifact({"kind": "log", "seed": 0, "repeat": 0, "output": "", "content": content})
     batches.add(errored(0))
     assert [(len(post["rows"]), post["artifacts"]) for post in box.posts] == [(1, [])]

@@ -147,20 +147,6 @@ def test_a_canary_of_a_good_device_is_routine_unless_somebody_waits_for_it(
     assert "can't write" not in caplog.text
 
 
-def test_a_sick_device_takes_no_work_until_its_canary_passes(lab: Lab) -> None:
-    monitor = lab.sick(retest_s=HOUR_S)
-    assert (monitor.takes_work, monitor.health, lab.changes) == (False, Health.bad, 1)
-    (report,) = lab.reports
-    assert (report["health"], report["reason"]) == ("bad", monitor.reason)
-    assert monitor.facts["health"] == "bad"
-    assert json.loads(lab.remembered.read_text()) == {"health": "bad", "reason": monitor.reason}
-    lab.gone.unlink()
-    lab.check(monitor)
-    assert (monitor.takes_work, lab.changes, lab.reports[1]["health"]) == (True, 2, "good")
-    assert not any("routine" in report for report in lab.reports)
-    assert list(lab.locks.glob("*.health*")) == []
-
-
 def test_a_device_without_a_canary_stays_as_it_is(lab: Lab) -> None:
     lab.sick(retest_s=HOUR_S).stop()
     until(lambda: retester() is None)

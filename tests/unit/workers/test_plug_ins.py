@@ -35,11 +35,6 @@ def test_a_plug_in_entry_that_makes_no_sense_is_named(text: str) -> None:
         registry.parse(text)
 
 
-def test_an_unknown_executor_is_answered_with_those_that_there_are() -> None:
-    with pytest.raises(FieldError, match=r"emulator, .*mine"):
-        registry.find("theirs", "mine=m:F")
-
-
 def test_a_worker_of_all_serves_torch_where_the_builds_file_speaks_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
