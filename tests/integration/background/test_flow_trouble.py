@@ -35,9 +35,8 @@ def test_a_restart_of_redis_costs_no_seed_and_no_try(
     database_url: str, engine: Engine, private_redis: RedisServer
 ) -> None:
     # on a busy machine nobody sends a heartbeat for seconds, and the reaper must not step in
-    settings = short(database_url, private_redis.url).model_copy(
-        update={"heartbeat_timeout_s": scaled(5)}
-    )
+    patience = {"heartbeat_timeout_s": scaled(5)}
+    settings = short(database_url, private_redis.url).model_copy(update=patience)
     with host(engine, settings) as worker, running(settings), worker.alive():
         job_id = submit(engine, settings, 4, chunk_seconds=0.006)
         first = worker.take()
