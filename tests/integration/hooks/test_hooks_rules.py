@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import uuid
-from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import yaml
 from pydantic import SecretStr
 from typer.testing import CliRunner
 
-from api import Api, on_port
+from api import Api, on_port, refusal
 from github import TOKEN, GitHubServer
 from gonogo import settings as configuration
 from gonogo.ci.events import CommitEvent, from_ci
@@ -28,53 +27,45 @@ from hook_payloads import NEXT, deliver, pull_request, push
 from hook_service import RULE, SETTINGS, SMALL, came, store_rule, work
 from suite_runs import SUITE
 
+NO_SHAPE = {**SUITE, "entries": [{"test": {"shape": [0]}}]}
+NO_KERNEL = {"test": {"kernel": "x", "shape": [1]}}
+TEMPLATE = "such as kernels-{short}"
+
 
 @pytest.mark.parametrize(
-    ("changes", "field"),
+    ("changes", "field", "about"),
     [
-        ({"suites": []}, "suites"),
-        ({"suites": ["nightly", "nightly"]}, "suites.1"),
-        ({"suites": ["no-such"]}, "suites.0"),
+        ({"suites": []}, "suites", ([], "a suite or a gauge")),
+        ({"suites": ["nightly", "nightly"]}, "suites.1", ("nightly", "distinct suites")),
+        ({"suites": ["no-such"]}, "suites.0", None),
+        ({"suites": [NO_SHAPE]}, "suites.0.entries.0.test.shape.0", None),
+        ({"events": ["issues"]}, "events.0", None),
+        ({"repositories": []}, "repositories", None),
+        ({"branches": ["a b"]}, "branches.0", None),
+        ({"builds": {"head": "correct"}}, "builds.base", None),
+        ({"builds": {"head": "tt-{commit}"}}, "builds.head", ("tt-{commit}", TEMPLATE)),
+        ({"builds": {"head": "tt-{sha}", "base": "a b"}}, "builds.base", ("a b", TEMPLATE)),
         (
-            {"suites": [{**SUITE, "entries": [{"test": {"shape": [0]}}]}]},
-            "suites.0.entries.0.test.shape.0",
+            {"register": {"executor": "emulator"}},
+            "register.executor",
+            ("emulator", "any other executor"),
         ),
-        ({"events": ["issues"]}, "events.0"),
-        ({"repositories": []}, "repositories"),
-        ({"branches": ["a b"]}, "branches.0"),
-        ({"builds": {"head": "correct"}}, "builds.base"),
-        ({"builds": {"head": "{commit}"}}, "builds.head"),
-        ({"register": {"executor": "emulator"}}, "register.executor"),
-        ({"builds": {}, "register": {"executor": "ttnn"}}, "register"),
-        ({"gauges": [{"test": {"kernel": "x", "shape": [1]}}]}, "gauges.0.test.kernel"),
-        ({"colour": "red"}, "colour"),
+        ({"builds": {}, "register": {"executor": "ttnn"}}, "register", None),
+        ({"gauges": [NO_KERNEL]}, "gauges.0.test.kernel", None),
+        ({"colour": "red"}, "colour", None),
     ],
 )
-def test_a_wrong_rule_names_its_field(shared: Api, changes: dict[str, Any], field: str) -> None:
-    alone = shared.client.post("/api/v1/rules", json={**RULE, **changes})
-    assert (alone.status_code, alone.json()["field"]) == (422, field)
-    file = shared.client.put(
-        "/api/v1/rules", json={"rules": [{**RULE, "name": "fine"}, {**RULE, **changes}]}
-    )
-    assert (file.status_code, file.json()["field"]) == (422, f"rules.1.{field}")
-    assert not {rule["name"] for rule in shared.get("/rules")["items"]} & {"fine"}
-
-
-@pytest.mark.parametrize(
-    ("changes", "value", "allowed"),
-    [
-        ({"builds": {"head": "tt-{commit}"}}, "tt-{commit}", "such as kernels-{short}"),
-        ({"builds": {"head": "tt-{sha}", "base": "a b"}}, "a b", "such as kernels-{short}"),
-        ({"suites": ["nightly", "nightly"]}, "nightly", "distinct suites"),
-        ({"suites": []}, [], "a suite or a gauge"),
-        ({"register": {"executor": "emulator"}}, "emulator", "any other executor"),
-    ],
-)
-def test_a_wrong_rule_names_the_value_and_what_is_allowed(
-    shared: Api, changes: dict[str, Any], value: object, allowed: str
+def test_a_wrong_rule_names_its_field_its_value_and_what_is_allowed(
+    shared: Api, changes: dict[str, Any], field: str, about: tuple[object, str] | None
 ) -> None:
-    answer = shared.client.post("/api/v1/rules", json={**RULE, **changes}).json()
-    assert (answer["value"], answer["limit"]) == (value, allowed)
+    wrong = {**RULE, **changes}
+    alone = shared.client.post("/api/v1/rules", json=wrong)
+    assert refusal(alone) == (422, field)
+    assert about in (None, (alone.json()["value"], alone.json()["limit"]))
+    rules = {"rules": [{**RULE, "name": "fine"}, wrong]}
+    file = shared.client.put("/api/v1/rules", json=rules)
+    assert refusal(file) == (422, f"rules.1.{field}")
+    assert "fine" not in {rule["name"] for rule in shared.get("/rules")["items"]}
 
 
 def test_two_rules_of_a_file_have_two_names(shared: Api) -> None:
@@ -86,23 +77,20 @@ def test_two_rules_of_a_file_have_two_names(shared: Api) -> None:
 def test_a_rules_file_is_all_the_rules_there_are(lite: Api) -> None:
     store_rule(lite, name="old")
     first, second = {**RULE, "name": "a"}, {**RULE, "name": "b"}
-    answer = lite.client.put("/api/v1/rules", json={"rules": [first, second]}).json()
-    assert answer == {"stored": ["a", "b"], "same": [], "archived": ["old"]}
-    answer = lite.client.put(
-        "/api/v1/rules", json={"rules": [first, {**second, "enabled": False}]}
-    ).json()
-    assert answer == {"stored": ["b"], "same": ["a"], "archived": []}
-    assert not any("content" in rule for rule in lite.get("/rules")["items"])
-    assert [(rule["name"], rule["version"]) for rule in lite.get("/rules")["items"]] == [
-        ("a", 1),
-        ("b", 2),
-    ]
+    changed = {**second, "enabled": False}
+    for rules, stored, same, archived in (
+        ([first, second], ["a", "b"], [], ["old"]),
+        ([first, changed], ["b"], ["a"], []),
+    ):
+        answer = lite.client.put("/api/v1/rules", json={"rules": rules}).json()
+        assert answer == {"stored": stored, "same": same, "archived": archived}
+    listed = lite.get("/rules")["items"]
+    assert [(rule["name"], rule["version"]) for rule in listed] == [("a", 1), ("b", 2)]
+    assert not any("content" in rule for rule in listed)
     assert lite.client.delete("/api/v1/rules/a").status_code == 200
     assert lite.client.get("/api/v1/rules/a").status_code == 404
-    assert lite.get("/audit?action=rules.replaced")["items"][0]["detail"] == {
-        "stored": ["b"],
-        "archived": [],
-    }
+    (entry, *_) = lite.get("/audit?action=rules.replaced")["items"]
+    assert entry["detail"] == {"stored": ["b"], "archived": []}
 
 
 def test_the_command_stores_a_rules_file_and_lists_what_came(
@@ -110,23 +98,23 @@ def test_the_command_stores_a_rules_file_and_lists_what_came(
 ) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text(yaml.safe_dump({"rules": [{**RULE, "suites": [SMALL]}]}))
+
+    def run(*words: str) -> str:
+        return CliRunner().invoke(app, [*words], catch_exceptions=False).output
+
     with on_port(migrated_sqlite_url, **SETTINGS) as (client, _):
         monkeypatch.setenv("GONOGO_URL", str(client.base_url))
         configuration.load.cache_clear()
         deliver(client, "push", push(), delivery="over a socket")
-        stored = CliRunner().invoke(
-            app, ["rules", "push", str(file), "--json"], catch_exceptions=False
-        )
-        listed = CliRunner().invoke(app, ["hooks", "list", "--json"], catch_exceptions=False)
-        shown = CliRunner().invoke(app, ["hooks", "list"], catch_exceptions=False)
+        stored = run("rules", "push", str(file), "--json")
+        listed = run("hooks", "list", "--json")
+        assert "waiting" in run("hooks", "list")
         file.write_text("rules: [{name: x}]")
         with pytest.raises(JobError, match=r"rules\.0\.events"):
-            CliRunner().invoke(app, ["rules", "push", str(file)], catch_exceptions=False)
-    assert json.loads(stored.output) == {"stored": ["kernels"], "same": [], "archived": []}
-    assert [delivery["delivery"] for delivery in json.loads(listed.output)["items"]] == [
-        "over a socket"
-    ]
-    assert "waiting" in shown.output
+            run("rules", "push", str(file))
+    assert json.loads(stored) == {"stored": ["kernels"], "same": [], "archived": []}
+    (delivery,) = json.loads(listed)["items"]
+    assert delivery["delivery"] == "over a socket"
 
 
 def test_the_examples_of_the_document_are_taken(lite: Api) -> None:
@@ -138,33 +126,19 @@ def test_the_examples_of_the_document_are_taken(lite: Api) -> None:
     assert Rule.parse(rules["rules"][0]).repositories == [event.repository]
 
 
-@pytest.fixture(scope="module")
-def hooked() -> Iterator[GitHubServer]:
-    server = GitHubServer()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def at_github(hooked: GitHubServer) -> GitHubServer:
-    hooked.clear()
-    return hooked
-
-
-def test_the_paths_of_a_pull_request_are_asked_for_where_a_rule_wants_them(
-    lite: Api, at_github: GitHubServer
-) -> None:
+def test_the_paths_of_a_pull_request_are_asked_for_where_a_rule_wants_them(lite: Api) -> None:
     store_rule(lite, paths=["ttnn/**"])
-    token = {"github_url": at_github.url, "github_token": SecretStr(TOKEN)}
-    client = client_of(lite.settings.model_copy(update=token))
-    assert client is not None
-    paths = partial(changed_paths, client)
-    at_github.files, at_github.most = ["docs/a", "docs/b", "docs/c"], 2
-    deliver(lite.client, "pull_request", pull_request())
-    assert work(lite, paths=paths) == 0
-    assert "none of the 3 changed paths" in came(lite)[0]["reason"]
-    at_github.files.append("ttnn/layernorm.cpp")
-    deliver(lite.client, "pull_request", pull_request(head=NEXT), delivery=str(uuid.uuid4()))
-    assert work(lite, paths=paths) == 1
-    client.close()
+    with closing(GitHubServer()) as github:
+        token = {"github_url": github.url, "github_token": SecretStr(TOKEN)}
+        client = client_of(lite.settings.model_copy(update=token))
+        assert client is not None
+        with closing(client):
+            paths = partial(changed_paths, client)
+            github.files, github.most = ["docs/a", "docs/b", "docs/c"], 2
+            deliver(lite.client, "pull_request", pull_request())
+            assert work(lite, paths=paths) == 0
+            assert "none of the 3 changed paths" in came(lite)[0]["reason"]
+            github.files.append("ttnn/layernorm.cpp")
+            deliver(lite.client, "pull_request", pull_request(head=NEXT))
+            assert work(lite, paths=paths) == 1
     assert client_of(lite.settings) is None
