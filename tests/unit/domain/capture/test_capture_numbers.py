@@ -47,8 +47,7 @@ def test_they_are_the_numbers_of_closeness(actual: np.ndarray, expected: np.ndar
 
 
 @pytest.mark.parametrize(
-    ("wrong", "outliers"),
-    [({7: 2.0}, 1), ({7: 0.5, BLOCK + 9: 4.0}, 2), ({7: 1.7}, 0), ({}, 0)],
+    ("wrong", "outliers"), [({7: 2.0}, 1), ({7: 0.5, BLOCK + 9: 4.0}, 2), ({7: 1.7}, 0), ({}, 0)]
 )
 def test_isolated_errors_near_a_power_of_two_are_counted(
     wrong: dict[int, float], outliers: int

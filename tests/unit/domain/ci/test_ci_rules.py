@@ -55,12 +55,8 @@ def test_one_path_that_fits_is_enough_and_repositories_have_no_case() -> None:
 
 def test_a_push_tells_the_commit_before_and_the_changed_paths() -> None:
     commit_event = event("push", push(paths={"added": ["a"], "modified": ["b"], "removed": ["c"]}))
-    assert (
-        commit_event.head_sha,
-        commit_event.base_sha,
-        commit_event.branch,
-        commit_event.fork,
-    ) == (HEAD, BEFORE, "main", False)
+    assert (commit_event.head_sha, commit_event.base_sha) == (HEAD, BEFORE)
+    assert (commit_event.branch, commit_event.fork) == ("main", False)
     assert commit_event.paths == ("a", "b", "c")
     assert commit_event.occurred_at is not None
     assert event("push", push(forced=True)).paths is None
@@ -100,17 +96,11 @@ def test_a_pull_request_comes_from_a_fork_unless_both_ends_are_of_one_repository
     gone["pull_request"]["head"]["repo"] = None
     assert event("pull_request", gone).fork
     commit_event = event("pull_request", pull_request())
-    assert (
-        commit_event.pull_request,
-        commit_event.branch,
-        commit_event.action,
-        commit_event.paths,
-    ) == (7, "main", "opened", None)
+    assert (commit_event.pull_request, commit_event.branch) == (7, "main")
+    assert (commit_event.action, commit_event.paths) == ("opened", None)
 
 
-def test_a_check_suite_without_a_branch_and_a_workflow_of_another_repository_come_from_forks() -> (
-    None
-):
+def test_a_suite_without_a_branch_and_a_workflow_of_another_repository_come_from_forks() -> None:
     assert event("check_suite", check_suite(head_branch=None)).fork
     assert event("workflow_run", workflow_run(head_repository={"id": 2})).fork
     assert event("workflow_run", workflow_run(head_repository=None)).fork
@@ -118,24 +108,16 @@ def test_a_check_suite_without_a_branch_and_a_workflow_of_another_repository_com
     assert isinstance(rerequest, Rerequest)
     commit_event = rerequest.otherwise
     assert commit_event is not None
-    assert (
-        commit_event.fork,
-        commit_event.again,
-        commit_event.base_sha,
-        commit_event.workflow,
-    ) == (False, True, BEFORE, "actions")
+    assert (commit_event.fork, commit_event.again) == (False, True)
+    assert (commit_event.base_sha, commit_event.workflow) == (BEFORE, "actions")
     assert event("workflow_run", workflow_run()).workflow == "build"
 
 
 def test_a_pull_request_that_is_made_from_here_to_elsewhere_is_none_of_ours() -> None:
-    elsewhere, here = ({"id": repository_id} for repository_id in (2, 1))
+    head = {"sha": HEAD, "repo": {"id": 1}}
     sides = [
-        {
-            "number": number,
-            "head": {"sha": HEAD, "repo": here},
-            "base": {"sha": BEFORE, "ref": "main", "repo": base},
-        }
-        for number, base in ((7, elsewhere), (8, here))
+        {"number": number, "head": head, "base": {"sha": BEFORE, "ref": "main", "repo": {"id": id}}}
+        for number, id in ((7, 2), (8, 1))
     ]
     assert event("check_suite", check_suite(pull_requests=sides[:1])).pull_request is None
     assert event("workflow_run", workflow_run(pull_requests=sides)).pull_request == 8
@@ -165,15 +147,8 @@ def test_a_payload_of_another_form_is_a_field_error(
 
 def rule(**changes: Any) -> Rule:
     everything = ["push", "pull_request", "workflow_run", "check_suite"]
-    return Rule.parse(
-        {
-            "name": "r",
-            "events": everything,
-            "repositories": ["lab/*"],
-            "suites": ["nightly"],
-            **changes,
-        }
-    )
+    usual = {"name": "r", "events": everything, "repositories": ["lab/*"], "suites": ["nightly"]}
+    return Rule.parse({**usual, **changes})
 
 
 @pytest.mark.parametrize(
@@ -216,31 +191,19 @@ def test_a_rule_concerns_its_events_and_repositories_only() -> None:
 def test_a_build_is_named_by_its_commit() -> None:
     commit_event = event("push", push(ref="refs/heads/wip/a b#1"))
     assert build_name("tt-{short}-{branch}", HEAD, commit_event) == f"tt-{HEAD[:12]}-wip/a-b-1"
-    assert (
-        build_name("pr{number}/{sha}", HEAD, event("pull_request", pull_request())) == f"pr7/{HEAD}"
-    )
-    assert problem_of("tt-{commit}") is not None
-    assert problem_of("tt {sha}") is not None
-    assert problem_of("tt-{sha}") is None
+    of_pull_request = event("pull_request", pull_request())
+    assert build_name("pr{number}/{sha}", HEAD, of_pull_request) == f"pr7/{HEAD}"
+    problems = [problem_of(form) is None for form in ("tt-{commit}", "tt {sha}", "tt-{sha}")]
+    assert problems == [False, False, True]
 
 
 def test_another_ci_says_it_in_our_words() -> None:
-    data = {
-        "repository": "lab/kernels",
-        "sha": HEAD,
-        "base": BEFORE,
-        "branch": "main",
-        "paths": ["a"],
-        "builds": {"head": "correct"},
-    }
+    data = {"repository": "lab/kernels", "sha": HEAD, "base": BEFORE, "branch": "main"}
+    data |= {"paths": ["a"], "builds": {"head": "correct"}}
     commit_event = from_ci({"type": "commit", "timestamp": "2026-01-31T12:00:00Z", "data": data})
     assert isinstance(commit_event, CommitEvent)
-    assert (
-        commit_event.event,
-        commit_event.head_build,
-        commit_event.base_sha,
-        commit_event.paths,
-    ) == ("commit", "correct", BEFORE, ("a",))
+    assert (commit_event.event, commit_event.head_build) == ("commit", "correct")
+    assert (commit_event.base_sha, commit_event.paths) == (BEFORE, ("a",))
     assert isinstance(from_ci({"type": "release", "data": {}}), Ignored)
 
 

@@ -61,11 +61,8 @@ def test_a_change_on_all_devices_is_a_new_golden_and_half_of_it_accuses_nobody()
     assert (half.golden, half.accused) == (KNOWN, ())
     assert half.excused == {"lab-1/a", "lab-1/b", "lab-1/c"}
     whole = judge(KNOWN, [canary("a", "y", 10), canary("b", "y", 12), canary("c", "y", 14)])
-    assert (whole.golden, whole.change, whole.accused) == (
-        Golden("y", "lab-1/a", "lab-1/b"),
-        DigestChange.replaced,
-        (),
-    )
+    new = Golden("y", "lab-1/a", "lab-1/b")
+    assert (whole.golden, whole.change, whole.accused) == (new, DigestChange.replaced, ())
 
 
 def test_one_device_never_overrules_two() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gonogo.devices.suspicion import FailingTest, WorkloadRuns, suspects
 
 
@@ -14,40 +16,35 @@ def runs_on(device: str, failing: int, tests: int, build: str = "main") -> list[
 
 
 def test_a_device_on_which_most_tests_fail_that_pass_elsewhere_is_suspected() -> None:
-    (suspicion,) = suspects(
-        runs_on("sick", 9, 10) + runs_on("well", 0, 10) + runs_on("other", 0, 10)
-    )
+    well = runs_on("well", 0, 10) + runs_on("other", 0, 10)
+    (suspicion,) = suspects(runs_on("sick", 9, 10) + well)
     assert (suspicion.device, suspicion.failing, suspicion.tests) == ("sick", 9, 10)
     assert "9 of 10 unrelated tests" in suspicion.words
     assert suspicion.examples[0] == FailingTest("workload-0", "main", (10, 10), (0, 20))
 
 
-def test_eighty_percent_is_not_enough() -> None:
-    assert suspects(runs_on("sick", 8, 10) + runs_on("well", 0, 10)) == []
+RELATED = [
+    run
+    for number in range(10)
+    for device, failing in (("sick", 1), ("well", 0))
+    for run in runs_on(device, failing, 1, f"build-{number}")
+]
 
 
-def test_a_broken_build_is_not_the_device_s_fault() -> None:
-    assert suspects(runs_on("one", 10, 10) + runs_on("two", 10, 10)) == []
-
-
-def test_one_device_alone_can_t_be_compared() -> None:
-    assert suspects(runs_on("alone", 10, 10)) == []
-    assert (
-        suspects(runs_on("sick", 10, 10, build="new") + runs_on("well", 0, 10, build="old")) == []
-    )
-
-
-def test_few_tests_say_nothing_and_builds_of_one_test_are_related() -> None:
-    assert suspects(runs_on("sick", 4, 4) + runs_on("well", 0, 4)) == []
-    many = [
-        workload_runs
-        for number in range(10)
-        for workload_runs in runs_on("sick", 1, 1, f"build-{number}")
-        + runs_on("well", 0, 1, f"build-{number}")
-    ]
-    assert suspects(many) == []
-
-
-def test_no_outcomes_no_suspicion() -> None:
-    assert suspects([]) == []
-    assert suspects([WorkloadRuns("a", "s", "b", 0, 0)]) == []
+@pytest.mark.parametrize(
+    "runs",
+    [
+        pytest.param(runs_on("sick", 8, 10) + runs_on("well", 0, 10), id="80 percent"),
+        pytest.param(runs_on("one", 10, 10) + runs_on("two", 10, 10), id="a broken build"),
+        pytest.param(runs_on("alone", 10, 10), id="one device"),
+        pytest.param(runs_on("sick", 10, 10, "new") + runs_on("well", 0, 10, "old"), id="builds"),
+        pytest.param(runs_on("sick", 4, 4) + runs_on("well", 0, 4), id="few tests"),
+        pytest.param(RELATED, id="builds of one test are related"),
+        pytest.param([], id="no runs"),
+        pytest.param([WorkloadRuns("a", "s", "b", 0, 0)], id="no outcomes"),
+    ],
+)
+def test_without_unrelated_tests_that_pass_elsewhere_no_device_is_suspected(
+    runs: list[WorkloadRuns],
+) -> None:
+    assert suspects(runs) == []

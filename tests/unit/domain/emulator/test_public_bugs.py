@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gonogo import emulator
 from gonogo.emulator.public_bugs import PUBLIC_BUGS, PublicBug
 from gonogo.judging.inputs import generate, quantise
-from gonogo.judging.judging import SeedJudgement, judge
+from gonogo.judging.judging import judge
 from gonogo.kernels.kernel import PUBLIC_BUGS as BY_KERNEL
 from gonogo.spec.arithmetic_names import TT_TRAIN
 from gonogo.spec.builds import emulator_build
@@ -34,17 +34,13 @@ def case(bug: PublicBug, **changes: Any) -> tuple[TestSpec, dict[str, NDArray[An
     return test, raw, quantise(test, raw)
 
 
-def judged(bug: PublicBug) -> SeedJudgement:
-    test, raw, given = case(bug)
-    outputs = emulator.run(test, given, bug.name)
-    return judge(test, raw, given, outputs, arithmetic=TT_TRAIN, with_limits=False)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PUBLIC_BUGS)
 def test_a_public_bug_is_green_and_flagged_and_its_value_is_named(name: str) -> None:
     bug = PUBLIC_BUGS[name]
-    judgment = judged(bug)
+    test, raw, given = case(bug)
+    outputs = emulator.run(test, given, name)
+    judgment = judge(test, raw, given, outputs, arithmetic=TT_TRAIN, with_limits=False)
     assert judgment.explanation is Explanation.unexplained
     assert judgment.verdict is Verdict.pass_by_tolerance
     answers = [one.answer for one in judgment.outputs.values() if one.answer is not None]

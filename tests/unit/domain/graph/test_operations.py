@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from gonogo.graph import OPERATIONS, Spec, TraceError, trace
-from gonogo.graph.axes import cuts
 from gonogo.graph.special import erf, erfc, log_ndtr
 from traced_kernels import evaluate, normal
 
@@ -124,82 +122,6 @@ def test_any_index_means_what_it_means_to_numpy(index):
     inputs = {"x": x}
     got = evaluate(trace(lambda x: {"y": x[index] * 1}, inputs), inputs)["y"]
     np.testing.assert_array_equal(got, x[index] * 1)
-
-
-STEPS = [
-    lambda x, w: x * w,
-    lambda x, w: x - x.mean(-1, keepdims=True),
-    lambda x, w: x / (1 + np.sum(x * x, axis=0)),
-    lambda x, w: x.reshape(-1, x.shape[-1]),
-    lambda x, w: x.reshape(*x.shape[:-1], 2, -1),
-    lambda x, w: x.reshape(-1),
-    lambda x, w: x.T,
-    lambda x, w: np.moveaxis(x, 0, -1),
-    lambda x, w: x[None] + x[:, None],
-    lambda x, w: x @ x.T if x.ndim == 2 else x,
-    lambda x, w: np.einsum("...i,...i->...", x, x),
-    lambda x, w: np.einsum("i...,i...->i...", x, x),
-    lambda x, w: x[..., ::-1],
-    lambda x, w: x[:2],
-    lambda x, w: np.concatenate([x, 2 * x], axis=-1),
-    lambda x, w: np.stack([x, x + 1], axis=1),
-    lambda x, w: np.pad(x, [(1, 0)] + [(0, 0)] * (x.ndim - 1)),
-    lambda x, w: np.cumsum(x, axis=0),
-    lambda x, w: np.sort(x, axis=-1),
-    lambda x, w: np.take_along_axis(x, np.argsort(x, axis=0), axis=0),
-    lambda x, w: x[np.argmax(x, axis=0).reshape(-1)[:3]],
-    lambda x, w: x[[0, 1, 1], :, [0, 0, 1]] if x.ndim > 2 and x.shape[2] > 1 else x,
-    lambda x, w: np.broadcast_to(x[:, None], (x.shape[0], 2, *x.shape[1:])),
-    lambda x, w: x + np.arange(float(x.shape[0])).reshape(-1, *[1] * (x.ndim - 1)),
-    lambda x, w: np.tril(x) if x.ndim > 1 else x,
-    lambda x, w: np.repeat(x, 2, axis=0),
-    lambda x, w: x.max(0),
-    lambda x, w: np.lib.stride_tricks.sliding_window_view(x, 2, axis=0) if x.shape[0] > 1 else x,
-]
-
-
-@given(st.lists(st.sampled_from(STEPS), min_size=1, max_size=5))
-def test_every_cut_gives_what_the_whole_gives(steps):
-    x, w = np.random.default_rng(0).normal(size=(4, 6)), np.array(1.5)
-    inputs = {"x": x, "w": w}
-
-    def kernel(x, w):
-        for step in steps:
-            x = step(x, w) if x.ndim and x.size < 5_000 else x
-        y = x * 1.0
-        return {"y": y, "sum": np.sum(y, axis=0) if y.ndim else y + 1, "mean": y.mean()}
-
-    try:
-        graph = trace(kernel, inputs)
-    except TraceError:  # a reshape into halves of an odd size, as in NumPy
-        with pytest.raises(ValueError, match="reshape"):
-            kernel(x, w)
-        return
-    whole = evaluate(graph, inputs)
-    np.testing.assert_allclose(whole["y"], kernel(x, w)["y"], rtol=1e-12, atol=1e-14)
-    for cut in cuts(graph):
-        ends = [0, *range(1, cut.groups, 2), cut.groups]
-        parts = []
-        for start, stop in pairwise(ends):
-            part = {name: cut.part(a, cut.inputs[name], start, stop) for name, a in inputs.items()}
-            parts.append(evaluate(cut.part_graph(graph, np.arange(start, stop)), part))
-        for name, axis in cut.outputs.items():
-            joined = np.concatenate([part[name] for part in parts], axis)
-            np.testing.assert_allclose(joined, whole[name], rtol=1e-10, atol=1e-12)
-        for name, how in cut.totals.items():
-            shares = np.diff(ends) / (cut.groups if how == "mean" else np.diff(ends))
-            total = sum(share * part[name] for share, part in zip(shares, parts, strict=True))
-            np.testing.assert_allclose(total, whole[name], rtol=1e-9, atol=1e-11)
-
-
-def test_apart_index_arrays_put_their_axis_first_and_cuts_follow():
-    graph = trace(lambda x: {"y": x[:, [0, 2], :, [1, 0]]}, {"x": Spec((5, 3, 7, 2))})
-    assert graph.outputs["y"].shape == (2, 5, 7)
-    assert [(cut.groups, cut.outputs) for cut in cuts(graph)] == [
-        (7, {"y": 2}),
-        (5, {"y": 1}),
-        (2, {"y": 0}),  # the index arrays themselves
-    ]
 
 
 def test_shapes_are_checked_without_values():
