@@ -8,17 +8,17 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
 import gonogo.settings
+from answering import answering
 from gonogo.cli.__main__ import main
 from gonogo_service.cli.operate import doctor
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
+UNLISTED = {"url": "https://gonogo.example.org", "database_url": "sqlite:///x"}
 BAD_BUILDS = """
 [builds.no-python]
 executor = "troublesome"
@@ -80,14 +80,9 @@ def test_a_check_that_breaks_has_failed(
             main()
         assert ended.value.code == 3
     people, document = capsys.readouterr().out.rsplit("\n", 2)[:2]
-    assert [line.split() for line in people.splitlines()] == [
-        ["fail", "disk", "no"],
-        ["remedy:", "mend", "it"],
-    ]
-    assert json.loads(document) == {
-        "ok": False,
-        "findings": [{"part": "disk", "state": "fail", "message": "no", "remedy": "mend it"}],
-    }
+    assert people.split() == ["fail", "disk", "no", "remedy:", "mend", "it"]
+    found = {"part": "disk", "state": "fail", "message": "no", "remedy": "mend it"}
+    assert json.loads(document) == {"ok": False, "findings": [found]}
 
 
 def _unreadable(place: Path, patch: pytest.MonkeyPatch) -> None:
@@ -156,11 +151,7 @@ def test_what_is_wrong_with_a_machine_is_found(
         ("kernel-host", {"builds": "none.toml"}, "GONOGO_BUILDS"),
         ("kernel-host", {"kernels": "no_such_kernel"}, "GONOGO_KERNELS"),
         ("address", {"url": "http://127.0.0.1:1"}, "127.0.0.1:1"),
-        (
-            "address",
-            {"url": "https://gonogo.example.org", "database_url": "sqlite:///x"},
-            "GONOGO_HOSTS lacks gonogo.example.org",
-        ),
+        ("address", UNLISTED, "GONOGO_HOSTS lacks gonogo.example.org"),
     ],
 )
 def test_what_is_wrong_with_the_settings_is_found(
@@ -173,19 +164,8 @@ def test_what_is_wrong_with_the_settings_is_found(
 
 
 def test_a_server_without_a_url_is_no_trouble() -> None:
-    class Healthy(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Healthy) as server:
-        thread = Thread(target=server.handle_request)
-        thread.start()
-        finding = finding_of("address", port=str(server.server_port))
-        thread.join()
+    with answering(200) as url:
+        finding = finding_of("address", port=url.rpartition(":")[2])
     assert (finding.state, "a server answers at" in finding.message) == ("ok", True)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,18 +33,6 @@ class Kernels:
         return {name: array.astype("f4") for name, array in outputs.items()}
 """
 
-Run = Callable[..., Result]
-
-
-@pytest.fixture
-def run() -> Run:
-    """Return a function that calls the command in this process."""
-
-    def call(*arguments: str) -> Result:
-        return CliRunner().invoke(app, ["gauge", *arguments])
-
-    return call
-
 
 @pytest.fixture
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,23 +42,26 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GONOGO_EXECUTORS", "mine=my_gauged_kernels:Kernels")
 
 
-def report(result: Result) -> dict[str, Any]:
+def run(line: str) -> Result:
+    """Run the command in this process."""
+    return CliRunner().invoke(app, ["gauge", *line.split()])
+
+
+def report(line: str, *, code: int) -> dict[str, Any]:
+    """Return what the command prints with --json; it must end with this exit code."""
+    result = run(f"{line} --json")
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code == code, result.output
     gauge_report: dict[str, Any] = json.loads(result.stdout)
     return gauge_report
 
 
-BACKWARD = ("--shape", "8,70", "--seeds", "2", "--no-search")
-PLUGGED = (
-    *["--kernel", "layernorm_fw", "--shape", "4,64", "--seeds", "2", "--no-search", "--json"],
-    "--executor=mine",
-)
+SMALL = "--shape 8,70 --seeds 1 --no-search"
+PLUGGED = "--kernel layernorm_fw --shape 4,64 --seeds 2 --no-search --executor mine"
 
 
-def test_a_loose_tolerance_is_blunt_and_the_advised_one_is_sharp(run: Run) -> None:
-    loose = run(*BACKWARD, "--rtol", "1e-3", "--atol", "0.5", "--json")
-    gauge_report = report(loose)
-    assert loose.exit_code == 1
+def test_a_loose_tolerance_is_blunt() -> None:
+    gauge_report = report("--shape 8,70 --seeds 2 --no-search --rtol 1e-3 --atol 0.5", code=1)
     assert gauge_report["sharpness"] == "blunt"
     assert gauge_report["misses"]["parts"]["double-subtract"]["rate"] == 1.0
     assert gauge_report["false_alarms"]["count"] == 0
@@ -79,8 +69,8 @@ def test_a_loose_tolerance_is_blunt_and_the_advised_one_is_sharp(run: Run) -> No
     assert gauge_report["advice"]["rejected"]
 
 
-def test_the_exit_code_is_0_for_a_sharp_test_without_false_alarms(run: Run, tmp_path: Path) -> None:
-    first = report(run("--shape", "8,64", "--seeds", "1", "--no-search", "--json"))
+def test_the_exit_code_is_0_for_a_sharp_test_without_false_alarms(tmp_path: Path) -> None:
+    first = report("--shape 8,64 --seeds 1 --no-search", code=1)
     assert first["advice"]["works"], first["advice"]["words"]
     file = tmp_path / "advised.toml"
     tolerance = json.dumps(first["advice"]["tolerance"]).replace(":", " =")
@@ -88,33 +78,26 @@ def test_the_exit_code_is_0_for_a_sharp_test_without_false_alarms(run: Run, tmp_
         "[defaults]\nseeds = 1\n[[entries]]\n[entries.test]\nkernel = 'layernorm_bw'\n"
         f"shape = [8, 64]\ntolerance = {tolerance}\n"
     )
-    sharp = run(str(file), "--json")
-    assert sharp.exit_code == 0
-    assert report(sharp)["tests"][0]["sharpness"] == "sharp"
+    assert report(str(file), code=0)["tests"][0]["sharpness"] == "sharp"
 
 
 @pytest.mark.slow
-def test_what_makes_the_exit_code_1_can_be_chosen(run: Run) -> None:
-    one_seed = (*BACKWARD, "--seeds", "1")
-    loose = (*one_seed, "--atol", "0.5", "--json")
-    assert run(*loose, "--fail-on", "hollow").exit_code == 1
-    assert run(*loose, "--fail-on", "fail").exit_code == 0
-    tight = (*one_seed, "--atol", "1e-9", "--json")
-    assert run(*tight, "--fail-on", "hollow").exit_code == 0
-    assert run(*tight, "--fail-on", "fail").exit_code == 1
+@pytest.mark.parametrize(
+    ("atol", "fail_on", "code"),
+    [("0.5", "hollow", 1), ("0.5", "fail", 0), ("1e-9", "hollow", 0), ("1e-9", "fail", 1)],
+)
+def test_what_makes_the_exit_code_1_can_be_chosen(atol: str, fail_on: str, code: int) -> None:
+    report(f"{SMALL} --atol {atol} --fail-on {fail_on}", code=code)
 
 
 @pytest.mark.slow
-def test_other_inputs_are_tried_where_no_tolerance_works(run: Run) -> None:
-    flags = ("--kernel", "layernorm_fw", "--shape", "8,64", "--seeds", "1", "--atol", "0.5")
-    gauge_report = report(run(*flags, "--json"))
+def test_other_inputs_are_tried_where_no_tolerance_works() -> None:
+    line = "--kernel layernorm_fw --shape 8,64 --seeds 1 --atol 0.5"
+    gauge_report = report(line, code=1)
     assert not gauge_report["advice"]["works"]
-    assert {other_inputs["name"] for other_inputs in gauge_report["elsewhere"]} == {
-        "offset x",
-        "hot tile of x",
-        "small x",
-    }
-    assert all(other_inputs["advice"]["words"] for other_inputs in gauge_report["elsewhere"])
+    advice = {others["name"]: others["advice"]["words"] for others in gauge_report["elsewhere"]}
+    assert advice.keys() == {"offset x", "hot tile of x", "small x"}
+    assert all(advice.values())
 
 
 TINY = "{test: {kernel: layernorm_bw, shape: [4, 4]}}"
@@ -129,10 +112,10 @@ entries:
 """
 
 
-def test_a_file_of_many_tests_gives_one_summary(run: Run, tmp_path: Path) -> None:
+def test_a_file_of_many_tests_gives_one_summary(tmp_path: Path) -> None:
     file = tmp_path / "tests.yaml"
     file.write_text(YAML)
-    result = run(str(file), "--no-search")
+    result = run(f"{file} --no-search")
     assert result.exit_code == 1
     head, *lines = result.stdout.splitlines()
     assert "a tolerance works" in head
@@ -155,7 +138,7 @@ def test_a_file_of_many_tests_gives_one_summary(run: Run, tmp_path: Path) -> Non
     ],
 )
 def test_a_wrong_file_is_a_usage_error_that_names_the_place(
-    run: Run, tmp_path: Path, text: str, message: str
+    tmp_path: Path, text: str, message: str
 ) -> None:
     file = tmp_path / "tests.yaml"
     file.write_text(text)
@@ -164,12 +147,10 @@ def test_a_wrong_file_is_a_usage_error_that_names_the_place(
     assert message in str(result.exception)
 
 
-def test_a_file_that_is_not_there_and_a_shape_beside_a_file_are_usage_errors(
-    run: Run, tmp_path: Path
-) -> None:
-    assert isinstance(run(str(tmp_path / "none.yaml")).exception, JobError)
-    assert isinstance(run(str(tmp_path / "none.yaml"), "--shape", "4,4").exception, FieldError)
-    assert isinstance(run().exception, FieldError)
+def test_a_file_that_is_not_there_and_a_shape_beside_a_file_are_usage_errors() -> None:
+    assert isinstance(run("none.yaml").exception, JobError)
+    assert isinstance(run("none.yaml --shape 4,4").exception, FieldError)
+    assert isinstance(run("").exception, FieldError)
 
 
 def test_an_entry_takes_what_it_leaves_out_from_the_defaults() -> None:
@@ -178,12 +159,8 @@ def test_an_entry_takes_what_it_leaves_out_from_the_defaults() -> None:
         "entries": [{"test": {"kernel": "layernorm_fw", "shape": [2, 32]}}],
     }
     (entry,) = parse(data, seeds=3)
-    assert (entry.seeds, entry.builds, entry.executor, entry.name) == (
-        5,
-        ("b",),
-        "mine",
-        "layernorm_fw 2x32",
-    )
+    assert (entry.seeds, entry.builds, entry.executor) == (5, ("b",), "mine")
+    assert entry.name == "layernorm_fw 2x32"
 
 
 def test_all_problems_of_a_file_of_tests_are_told_at_once() -> None:
@@ -218,10 +195,8 @@ def test_all_problems_of_a_file_of_tests_are_told_at_once() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("plugin")
-def test_builds_of_a_plug_in_are_the_right_kernels_of_its_gauge(run: Run) -> None:
-    gauge_report = report(
-        run(*PLUGGED, "--atol", "0.05", "--build", "right", "--wrong-build", "wrong")
-    )
+def test_builds_of_a_plug_in_are_the_right_kernels_of_its_gauge() -> None:
+    gauge_report = report(f"{PLUGGED} --atol 0.05 --build right --wrong-build wrong", code=1)
     assert gauge_report["false_alarms"]["parts"]["mine:right"]["of"] == 2
     wrong = gauge_report["misses"]["parts"]["mine:wrong"]
     assert (wrong["of"], wrong["count"], wrong["unexplained"]["count"]) == (2, 2, 2)
@@ -234,23 +209,14 @@ def test_builds_of_a_plug_in_are_the_right_kernels_of_its_gauge(run: Run) -> Non
 
 
 @pytest.mark.usefixtures("plugin")
-def test_a_build_that_dies_is_named_and_counts_into_no_rate(run: Run) -> None:
-    result = run(*PLUGGED, "--build", "dies")
-    gauge_report = report(result)
-    assert result.exit_code == 1
+def test_a_build_that_dies_is_named_and_counts_into_no_rate() -> None:
+    gauge_report = report(f"{PLUGGED} --build dies", code=1)
     assert gauge_report["broken"] == {"mine:dies": 2}
     assert "mine:dies" not in gauge_report["false_alarms"]["parts"]
 
 
-def test_a_person_sees_parts_windows_and_gates(run: Run) -> None:
-    shown = run("--shape", "8,64", "--seeds", "1", "--no-search", "--atol", "0.5").stdout
-    for words in (
-        "double-subtract",
-        "detection limits",
-        "correct, reversed",
-        "tt-train",
-        "right kernels need",
-        "gate of a public suite",
-        "the test is blunt",
-    ):
+def test_a_person_sees_parts_windows_and_gates() -> None:
+    shown = run("--shape 8,64 --seeds 1 --no-search --atol 0.5").stdout
+    parts = ("double-subtract", "detection limits", "correct, reversed", "tt-train")
+    for words in (*parts, "right kernels need", "gate of a public suite", "the test is blunt"):
         assert words in shown

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,15 +78,10 @@ def environment() -> dict[str, str]:
 
 def run(folder: Path, *words: str, without: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     """Run the command where no package of an extra can be imported, `without` these settings."""
-    return subprocess.run(
-        [sys.executable, "-c", MAIN.format(packages=ABSENT), *words],
-        cwd=folder,
-        env={name: value for name, value in environment().items() if name not in without},
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-        check=False,
-    )
+    command = [sys.executable, "-c", MAIN.format(packages=ABSENT), *words]
+    env = {name: value for name, value in environment().items() if name not in without}
+    options: Any = {"capture_output": True, "text": True, "timeout": WAIT_S, "check": False}
+    return subprocess.run(command, cwd=folder, env=env, **options)
 
 
 @pytest.fixture(scope="module")

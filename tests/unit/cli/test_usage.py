@@ -15,6 +15,7 @@ from gonogo.errors import FieldError
 from gonogo_workers.cli import selections
 
 NIGHTLY = Path(__file__).resolve().parents[3] / "examples" / "nightly.yaml"
+CHECK = "check --shape 3,4"
 MISTYPED, BROKEN = "mistyped.yaml", "broken.yaml"
 
 
@@ -45,14 +46,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("jobs show", "ID is missing (gonogo jobs show --help)"),
         ("check --kernel layernrm --shape 3,4", "test.kernel: unknown value; did you mean 'layern"),
         ("check --shape 3,4 --build corect", "unknown build of layernorm_bw; did you mean 'corre"),
-        (
-            "check --shape 3,4 --build correct --reference-build tt-train-2024",
-            "reference_build: unknown build of layernorm_bw; did you mean 'tt-train-2025'?",
-        ),
-        (
-            "check --kernel rmsnorm_fw --shape 3,4 --build list",
-            "unknown build of rmsnorm_fw (allowed: those of `gonogo kernels show rmsnorm_fw`)",
-        ),
+        (f"{CHECK} --build correct --reference-build tt-train-2024", "mean 'tt-train-2025'?"),
+        ("check --kernel rmsnorm_fw --shape 3,4 --build list", "`gonogo kernels show rmsnorm_fw`)"),
         ("check", "test.shape: is required (allowed: such as --shape 3,273,1,8462)"),
         ("check --shape 3,4 --tolerance 1", "there is no option --tolerance (gonogo check --help)"),
         ("check more", "unexpected: more (gonogo check --help)"),
@@ -138,12 +133,8 @@ def test_every_kernel_is_listed_and_every_build_has_a_sentence(
 
 
 def test_fail_on_is_one_option_wherever_it_is() -> None:
-    options = {
-        name: option
-        for name in COMMANDS
-        for option in load(name).params
-        if "--fail-on" in option.opts
-    }
+    every = ((name, option) for name in COMMANDS for option in load(name).params)
+    options = {name: option for name, option in every if "--fail-on" in option.opts}
     assert set(options) == {"check", "judge", "gauge", "submit", "watch", "compare", "ci"}
     assert {option.default for option in options.values()} == {"new"}
     assert {option.type_descriptor.annotation for option in options.values()} == {FailOn}

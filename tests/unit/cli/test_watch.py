@@ -1,5 +1,5 @@
-"""A command that follows a job: it asks until the job ends, and outlives a server that is away for
-a while."""
+"""Commands that submit and follow jobs: their seeds, a server that is away for a while, what was
+decided."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import pytest
 
 from gonogo.cli.kit import waiting
 from gonogo.cli.kit.client import Client
-from gonogo.errors import InfrastructureError
+from gonogo.errors import FieldError, InfrastructureError
+from gonogo_service.cli.jobs import decided
+from gonogo_service.cli.submit import seeds_of
 
 
 class Clock:
@@ -47,10 +49,10 @@ def follow(answers: Iterable[int | None], clock: Clock, *, takes_s: float = 0.0)
             raise InfrastructureError("away")
         return {"answer": answer}
 
-    last_reply = waiting.until(
-        ask, lambda reply: reply["answer"] == 9, lambda reply: shown.append(reply["answer"])
-    )
-    assert last_reply == {"answer": 9}
+    def show(reply: dict[str, Any]) -> None:
+        shown.append(reply["answer"])
+
+    assert waiting.until(ask, lambda reply: reply["answer"] == 9, show) == {"answer": 9}
     return shown
 
 
@@ -90,8 +92,36 @@ def test_a_server_that_answers_without_an_event_and_breaks_off_again_is_not_away
     ended = httpx.Response(200, content=b'id: 1\nevent: state\ndata: {"state": "finished"}\n\n')
     answers = iter([*(httpx.Response(200, stream=Breaking(clock)) for _ in range(4)), ended])
     client = Client("http://127.0.0.1:1")
-    client._http = httpx.Client(
-        base_url=client.url, transport=httpx.MockTransport(lambda _: next(answers))
-    )
+    transport = httpx.MockTransport(lambda _: next(answers))
+    client._http = httpx.Client(base_url=client.url, transport=transport)
     assert list(client.follow("job")) == [("state", {"state": "finished"})]
     assert clock.now > 100.0 + 4 * 50.0
+
+
+def test_seeds_are_a_number_or_sequential() -> None:
+    assert seeds_of("64", 7) == {"start": 7, "count": 64}
+    sequential = {"policy": "sequential", "max": 500, "start": 3, "stop_on_finding": True}
+    assert seeds_of("sequential:500", 3) == sequential
+    assert seeds_of("sequential:500", 3, keep_going=True)["stop_on_finding"] is False
+    with pytest.raises(FieldError, match="others run all"):
+        seeds_of("64", 0, keep_going=True)
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "-1", "many", "sequential", "sequential:0", "bayes:5", "sequential:5:5", ":5", ""]
+)
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(FieldError, match="such as 64 or sequential:500"):
+        seeds_of(text, 0)
+
+
+def test_the_command_says_what_was_decided_and_what_became_of_suspect_seeds() -> None:
+    assert decided({"stop": None, "suspects": None}) == decided({}) == []
+    job = {
+        "stop": {"decision": "stable", "words": "stopped after 49"},
+        "suspects": {"words": "8 seeds added: seed 3 is suspect"},
+    }
+    assert decided(job) == [
+        "seeds: stable, stopped after 49",
+        "suspect seeds: 8 seeds added: seed 3 is suspect",
+    ]
