@@ -3,7 +3,7 @@ elements share are what a change of their source does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,9 +12,13 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from gonogo import workloads
 from gonogo.arithmetic import Evaluation, Program, Quantity, Replay
 from gonogo.arithmetic.formats import beyond_cell, round_to
-from gonogo.graph import Graph, erf, quantize, trace
+from gonogo.graph import Graph, quantize, trace
+from gonogo.judging.inputs import generate, quantise
+from gonogo.kernels.registry import KERNELS as SHIPPED
+from gonogo.spec.test_spec import TestSpec
 
 Array = NDArray[Any]
 Outputs = dict[str, Array]
@@ -22,113 +26,55 @@ Kernel = Callable[..., Outputs]
 F = np.float32
 
 
-def layernorm(x: Array, gamma: Array, beta: Array, epsilon: float) -> Outputs:
-    mean = np.mean(x, axis=-1, keepdims=True)
-    centered = x - mean
-    variance = np.mean(centered * centered, axis=-1, keepdims=True)
-    rstd = 1 / np.sqrt(variance + epsilon)
-    xhat = centered * rstd
-    return {"y": xhat * gamma + beta, "mean": mean, "rstd": rstd}
-
-
-def layernorm_updated(x: Array, gamma: Array, beta: Array, epsilon: float) -> Outputs:
-    rstd = 1 / np.sqrt(np.var(x, axis=-1, keepdims=True) + epsilon)
-    return {"y": (x - np.mean(x, axis=-1, keepdims=True)) * rstd * gamma + beta}
-
-
-def layernorm_backward(x: Array, gamma: Array, mean: Array, rstd: Array, dy: Array) -> Outputs:
-    xhat = (x - mean) * rstd
-    P = dy * gamma
-    s1 = np.mean(P, axis=-1, keepdims=True)
-    s2 = np.mean(P * xhat, axis=-1, keepdims=True)
-    dx = (P - s1 - xhat * s2) * rstd
-    return {"dx": dx, "dgamma": np.sum(dy * xhat, axis=0), "dbeta": np.sum(dy, axis=0)}
-
-
-def rmsnorm(x: Array, gamma: Array, epsilon: float) -> Outputs:
-    rstd = 1 / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + epsilon)
-    return {"y": x * rstd * gamma}
-
-
-def softmax(x: Array) -> Outputs:
-    e = np.exp(x - np.max(x, axis=-1, keepdims=True))
-    return {"y": e / np.sum(e, axis=-1, keepdims=True)}
-
-
-def attention(q: Array, k: Array, v: Array, scale: float) -> Outputs:
-    scores = (q @ np.swapaxes(k, -1, -2)) * scale
-    e = np.exp(scores - np.max(scores, axis=-1, keepdims=True))
-    p = e / np.sum(e, axis=-1, keepdims=True)
-    return {"y": p @ v}
-
-
-def groupnorm(x: Array, gamma: Array, beta: Array, epsilon: float) -> Outputs:
-    groups = np.reshape(x, (x.shape[0], 2, -1))
-    centered = groups - np.mean(groups, axis=-1, keepdims=True)
-    variance = np.mean(centered * centered, axis=-1, keepdims=True)
-    xhat = np.reshape(centered / np.sqrt(variance + epsilon), x.shape)
-    return {"y": xhat * gamma[:, None] + beta[:, None]}
-
-
-def batchnorm(x: Array, gamma: Array, beta: Array, epsilon: float) -> Outputs:
-    centered = x - np.mean(x, axis=(0, 2), keepdims=True)
-    variance = np.mean(centered * centered, axis=(0, 2), keepdims=True)
-    return {"y": centered / np.sqrt(variance + epsilon) * gamma[:, None] + beta[:, None]}
-
-
-def gelu(x: Array) -> Outputs:
-    return {"y": x * 0.5 * (1.0 + erf(x * 0.70710678))}
-
-
 def norm(x: Array) -> Outputs:
     return {"y": x / np.sqrt(np.sum(x * x))}
 
 
-NORMS = {"gamma": ("N",), "beta": ("N",)}
-KERNELS: Mapping[Kernel, tuple[Mapping[str, Sequence[str | int]], Mapping[str, float]]] = {
-    layernorm: ({"x": ("R", "N"), **NORMS}, {"epsilon": 1e-5}),
-    layernorm_updated: ({"x": ("R", "N"), **NORMS}, {"epsilon": 1e-5}),
-    layernorm_backward: (
-        {"x": ("R", "N"), "gamma": ("N",), "mean": ("R", 1), "rstd": ("R", 1), "dy": ("R", "N")},
-        {},
-    ),
-    rmsnorm: ({"x": ("R", "N"), "gamma": ("N",)}, {"epsilon": 1e-6}),
-    softmax: ({"x": ("R", "N")}, {}),
-    attention: ({"q": (2, "R", 8), "k": (2, "N", 8), "v": (2, "N", 5)}, {"scale": 0.3}),
-    groupnorm: ({"x": ("R", 4, "N"), "gamma": (4,), "beta": (4,)}, {"epsilon": 1e-5}),
-    batchnorm: ({"x": ("R", 4, "N"), "gamma": (4,), "beta": (4,)}, {"epsilon": 1e-5}),
-    gelu: ({"x": ("R", "N")}, {}),
-    norm: ({"x": ("R", "N")}, {}),
+ROWS: list[str | int] = ["R", "N"]
+CHANNELS: list[str | int] = ["R", 4, "N"]
+KERNELS: Mapping[str, tuple[list[str | int], dict[str, Any]]] = {
+    "layernorm_fw": (ROWS, {}),
+    "updated": (ROWS, {}),
+    "layernorm_bw": (ROWS, {}),
+    "rmsnorm_fw": (ROWS, {}),
+    "softmax": (ROWS, {}),
+    "attention": ([1, 2, "R", 8], {"keys": "N"}),
+    "groupnorm_fw": (CHANNELS, {"num_groups": 2}),
+    "batchnorm_fw": (CHANNELS, {}),
+    "gelu": (ROWS, {}),
+    "norm": (ROWS, {}),
 }
-"""The inputs' axes, and the parameters."""
+"""The first input's shape, and the parameters, of kernels that we ship; "updated" is a way of
+LayerNorm, and "norm" is here."""
 SHAPES = ((1, 1), (1, 2), (3, 3), (1, 64), (64, 1), (17, 33), (64, 1000))
 
 
 def drawn(
-    kernel: Kernel, rows: int, count: int, offset: float = 0.0, form: str = "fp32"
-) -> tuple[Graph, dict[str, Array], dict[str, float]]:
-    random = np.random.default_rng(rows * 1000 + count)
-    axes, parameters = KERNELS[kernel]
-    sizes = {"R": rows, "N": count}
-    inputs = {
-        name: random.normal(size=[sizes[n] if isinstance(n, str) else n for n in shape])
-        for name, shape in axes.items()
-    }
-    for name in ("x", "v"):
-        if name in inputs:
-            inputs[name] += offset
-    inputs = {name: round_to(value, form).astype(F) for name, value in inputs.items()}
-    if kernel is layernorm_backward:
-        x = inputs["x"]
-        inputs["mean"] = x.mean(axis=1, keepdims=True)
-        inputs["rstd"] = (1 / np.sqrt(x.var(axis=1, keepdims=True) + F(1e-5))).astype(F)
-    return trace(kernel, inputs, **parameters), inputs, dict(parameters)
+    kernel: str, rows: int, count: int, offset: float = 0.0, form: str = "fp32"
+) -> tuple[Graph, dict[str, Array], Kernel]:
+    """Return a kernel as a graph, its inputs, and as a function of float32 arrays."""
+    shape, parameters = KERNELS[kernel]
+    sizes: Mapping[str | int, Any] = {"R": rows, "N": count}
+    name = {"updated": "layernorm_fw", "norm": "softmax"}.get(kernel, kernel)
+    moved = {"regime": "normal", "mean": offset, "std": 1}
+    regimes = {"regime": "normal", "v" if kernel == "attention" else "x": moved}
+    fields = {"inputs": regimes, "epsilon": 1e-5, "numerics": {"input": form}}
+    fields |= {"parameters": {at: sizes.get(value, value) for at, value in parameters.items()}}
+    test = TestSpec.parse({"kernel": name, "shape": [sizes.get(n, n) for n in shape], **fields})
+    raw = generate(test, rows * 1000 + count)
+    inputs = workloads.shaped(test, quantise(test, raw))
+    function = norm if kernel == "norm" else SHIPPED[name].reference
+    if kernel == "updated":
+        function = next(way for way in SHIPPED[name].ways if "updated" in str(way))
+    arguments = {} if kernel == "norm" else workloads.parameters_of(test)
+    single = {at: F(a) if isinstance(a, float) else a for at, a in arguments.items()}
+    return trace(function, inputs, **arguments), inputs, partial(function, **single)
 
 
-def in_fp32(kernel: Kernel, inputs: Mapping[str, Array], parameters: Any) -> Outputs:
+def in_fp32(kernel: Kernel, inputs: Mapping[str, Array]) -> Outputs:
     """Run a kernel on float32 arrays: NumPy's own order of sums."""
     with np.errstate(all="ignore"):
-        outputs = kernel(**inputs, **{name: F(value) for name, value in parameters.items()})
+        outputs = kernel(**inputs)
     return {
         name: value.astype(F) if value.dtype == np.float64 else value
         for name, value in outputs.items()
@@ -145,19 +91,19 @@ def deviations(y: Array, replay: Quantity) -> Array:
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("form", ["fp32", "bf16"])
 def test_right_kernels_lie_within_the_noise_that_is_as_large_as_their_errors(
-    kernel: Kernel, form: str
+    kernel: str, form: str
 ) -> None:
     for rows, count in SHAPES:
         for offset in (0.0, 3.0, 100.0):
-            graph, inputs, parameters = drawn(kernel, rows, count, offset, form)
+            graph, inputs, function = drawn(kernel, rows, count, offset, form)
             replay = Replay(graph, inputs)
-            for name, y in in_fp32(kernel, inputs, parameters).items():
+            for name, y in in_fp32(function, inputs).items():
                 q = replay.run(name)
                 assert q.values.shape == y.shape
                 assert deviations(y, q).max() <= 8, (rows, count, offset, name)
                 error = np.sqrt(np.mean(np.square(y - q.values)))
                 # NumPy's order is exacter than that of 4 lanes, the longer the sum the more
-                is_of_sums = name in ("mean", "dbeta") or kernel in (batchnorm, norm)
+                is_of_sums = name in ("mean", "dbeta") or kernel in ("batchnorm_fw", "norm")
                 most = 60 if is_of_sums or offset == 100 else 8
                 if rows * count > 500 and form == "fp32":
                     deviation = np.sqrt(np.mean(np.broadcast_to(q.variance, y.shape)))
@@ -165,11 +111,12 @@ def test_right_kernels_lie_within_the_noise_that_is_as_large_as_their_errors(
 
 
 def added_in_order(
-    kernel: Kernel, inputs: Mapping[str, Array], parameters: Any, patch: pytest.MonkeyPatch
+    function: Kernel, inputs: Mapping[str, Array], patch: pytest.MonkeyPatch
 ) -> Outputs:
     """Run a kernel on float32 arrays with running sums."""
 
-    def running(x: Array, axis: int, keepdims: bool = False) -> Array:
+    def running(x: Array, axis: Any, keepdims: bool = False) -> Array:
+        axis = axis[0] if isinstance(axis, tuple) else axis
         total = np.add.accumulate(x, axis=axis).take([-1], axis)
         return total if keepdims else total.squeeze(axis)
 
@@ -180,17 +127,17 @@ def added_in_order(
     with patch.context() as patched:
         patched.setattr(np, "sum", running)
         patched.setattr(np, "mean", mean)
-        return in_fp32(kernel, inputs, parameters)
+        return in_fp32(function, inputs)
 
 
-@pytest.mark.parametrize("kernel", [layernorm, layernorm_backward, rmsnorm, softmax])
+@pytest.mark.parametrize("kernel", ["layernorm_fw", "layernorm_bw", "rmsnorm_fw", "softmax"])
 def test_running_sums_are_replayed_by_their_program(
-    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+    kernel: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for offset in (0.0, 100.0):
-        graph, inputs, parameters = drawn(kernel, 40, 3000, offset)
+        graph, inputs, function = drawn(kernel, 40, 3000, offset)
         replay = Replay(graph, inputs, Program(order="running"))
-        for name, y in added_in_order(kernel, inputs, parameters, monkeypatch).items():
+        for name, y in added_in_order(function, inputs, monkeypatch).items():
             assert deviations(y, replay.run(name)).max() <= 8, (offset, name)
 
 
@@ -231,8 +178,8 @@ VIEWS: Mapping[Kernel, Mapping[str, Array]] = {
 
 
 @pytest.mark.parametrize("kernel", [*KERNELS, *VIEWS])
-def test_a_shared_error_is_what_a_change_of_its_source_does(kernel: Kernel) -> None:
-    if kernel in VIEWS:
+def test_a_shared_error_is_what_a_change_of_its_source_does(kernel: str | Kernel) -> None:
+    if not isinstance(kernel, str):
         inputs = {"x": np.random.default_rng(1).normal(size=(4, 4)) + 1, **VIEWS[kernel]}
         graph = trace(kernel, inputs)
     else:
@@ -256,16 +203,14 @@ def test_a_shared_error_is_what_a_change_of_its_source_does(kernel: Kernel) -> N
                 error = np.where(part.labels == label, part.error, 0.0 * effect)
                 np.testing.assert_allclose(error, effect, atol=1e-5 * np.abs(part.error).max())
                 shown += 1
-    assert shown or kernel in (gelu, windows)
+    assert shown or kernel in ("gelu", windows)
 
 
 def test_terms_of_one_error_add_and_those_of_others_are_random() -> None:
     def kernel(x: Array) -> Outputs:
         scaled = np.reshape(np.reshape(x, (3, 2, 4)) * np.sum(x), (3, 8))
-        per_group = np.reshape(
-            np.reshape(x, (3, 2, 4)) * np.mean(np.reshape(x, (3, 2, 4)), axis=-1, keepdims=True),
-            (3, 8),
-        )
+        parts = np.reshape(x, (3, 2, 4))
+        per_group = np.reshape(parts * np.mean(parts, axis=-1, keepdims=True), (3, 8))
         return {"one": np.sum(scaled, axis=1), "groups": np.sum(per_group, axis=1)}
 
     x = np.random.default_rng(2).normal(size=(3, 8)) + 1
@@ -298,7 +243,7 @@ def test_a_value_minus_itself_has_no_error() -> None:
 
 
 def test_stored_values_are_replayed_to_the_bit() -> None:
-    graph, inputs, _ = drawn(layernorm_backward, 24, 64, form="bf16")
+    graph, inputs, _ = drawn("layernorm_bw", 24, 64, form="bf16")
     inputs = {name: round_to(value, "bf16") for name, value in inputs.items()}
     names = [node.key for node in graph.needed("dx") if node.args]
     stored = dict.fromkeys(names, "bf16/away")
@@ -360,6 +305,9 @@ def edges(x: Array, w: Array) -> Outputs:
     }
 
 
+NOT_EDGED = ("relu", "top", "clipped", "size", "order", "sorted", "place", "any", "counted")
+
+
 def test_edges_that_errors_reach_are_slack(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(4)
     x = (random.integers(0, 33, (400, 9)) / 16).astype(F)  # multiples of every edge below
@@ -368,28 +316,16 @@ def test_edges_that_errors_reach_are_slack(monkeypatch: pytest.MonkeyPatch) -> N
     replay = Replay(trace(edges, inputs), inputs)
     monkeypatch.setitem(globals(), "quantize", round_to)  # of arrays
     monkeypatch.setattr(np, "argsort", partial(np.argsort, kind="stable"))
-    for name, y in in_fp32(edges, inputs, {}).items():
+    for name, y in in_fp32(edges, inputs).items():
         q = replay.run(name)
-        wrong = np.abs(y - q.values.astype(float)) > q.slack + 8 * np.sqrt(q.variance) + 1e-7 * abs(
-            y
-        )
-        assert not wrong.any(), name
-        if name not in (
-            "relu",
-            "top",
-            "clipped",
-            "size",
-            "order",
-            "sorted",
-            "place",
-            "any",
-            "counted",
-        ):
+        allowed = q.slack + 8 * np.sqrt(q.variance) + 1e-7 * abs(y)
+        assert (np.abs(y - q.values.astype(float)) <= allowed).all(), name
+        if name not in NOT_EDGED:
             assert 0 < np.mean(q.slack > 0) < 0.6, name
 
 
 def test_unknown_orders_of_16_bit_operations() -> None:
-    graph, inputs, _ = drawn(softmax, 30, 100, form="bf16")
+    graph, inputs, _ = drawn("softmax", 30, 100, form="bf16")
 
     def bf16(value: Array) -> Array:
         return round_to(value, "bf16")
@@ -422,19 +358,19 @@ def test_subnormal_numbers() -> None:
     assert np.sqrt(q.noise)[[0, 1]].tolist() == [pytest.approx(least), 0]
     q = Replay(graph, {"x": x, "y": y}, Program(flush=True)).run("product")
     assert q.values.tolist() == [0, 0, 0.3 * 2.0**-100]
-    near = np.array([1.0, 1.0, 1.0]), np.array([2.0**-126, 2.0**-126 * (1 - 2.0**-24), 0.0])
-    assert Replay(graph, dict(zip("xy", near, strict=True)), Program(flush=True)).run(
-        "product"
-    ).slack.tolist() == [0, 0, 0]
+    near = {"x": np.ones(3), "y": np.array([2.0**-126, 2.0**-126 * (1 - 2.0**-24), 0.0])}
+    assert Replay(graph, near, Program(flush=True)).run("product").slack.tolist() == [0, 0, 0]
 
 
-@pytest.mark.parametrize("kernel", [layernorm_backward, norm, attention])
+@pytest.mark.parametrize(
+    ("kernel", "name", "factor"),
+    [("layernorm_bw", "dy", 1), ("norm", "x", 0), ("attention", "v", 1)],
+)
 @pytest.mark.parametrize("power", [-20, 3])
-def test_scaling_by_a_power_of_two_scales_all(kernel: Kernel, power: int) -> None:
+def test_scaling_by_a_power_of_two_scales_all(
+    kernel: str, name: str, factor: int, power: int
+) -> None:
     graph, inputs, _ = drawn(kernel, 5, 40)
-    name, factor = {"layernorm_backward": ("dy", 1), "norm": ("x", 0), "attention": ("v", 1)}[
-        kernel.__name__
-    ]
     other = {**inputs, name: inputs[name] * F(2.0**power)}
     program = Program(stored={"s1": "bf16", "xhat": "bf16"})
     output = next(iter(graph.outputs))
@@ -446,20 +382,20 @@ def test_scaling_by_a_power_of_two_scales_all(kernel: Kernel, power: int) -> Non
 
 
 @pytest.mark.parametrize("program", [Program(), Program(order="running"), Program(narrow="bf16")])
-@pytest.mark.parametrize("kernel", [layernorm, layernorm_updated, rmsnorm, softmax])
-def test_rows_are_by_themselves(kernel: Kernel, program: Program) -> None:
-    _, inputs, parameters = drawn(kernel, 12, 30)
+@pytest.mark.parametrize("kernel", ["layernorm_fw", "updated", "rmsnorm_fw", "softmax"])
+def test_rows_are_by_themselves(kernel: str, program: Program) -> None:
+    _, inputs, function = drawn(kernel, 12, 30)
     permutation = np.random.default_rng(6).permutation(12)
-    whole = Replay(trace(kernel, inputs, **parameters), inputs, program).run("y")
+    whole = Replay(trace(function, inputs), inputs, program).run("y")
     for chosen in (permutation, permutation[:5], permutation[:1]):
         part = {name: a[chosen] if a.ndim == 2 else a for name, a in inputs.items()}
-        block = Replay(trace(kernel, part, **parameters), part, program).run("y")
+        block = Replay(trace(function, part), part, program).run("y")
         np.testing.assert_array_equal(block.values, whole.values[chosen])
         np.testing.assert_allclose(block.variance, whole.variance[chosen], rtol=1e-12)
 
 
 def test_a_base_saves_what_two_programs_compute_alike() -> None:
-    graph, inputs, _ = drawn(layernorm, 8, 40)
+    graph, inputs, _ = drawn("layernorm_fw", 8, 40)
     base = Replay(graph, inputs)
     base.run("y")
     program = Program(stored={"xhat": "bf16"})
@@ -476,6 +412,6 @@ def test_a_base_saves_what_two_programs_compute_alike() -> None:
 
 
 def test_an_input_of_another_shape_is_refused() -> None:
-    graph, inputs, _ = drawn(softmax, 4, 5)
+    graph, inputs, _ = drawn("softmax", 4, 5)
     with pytest.raises(ValueError, match=r"input x has shape \(2, 5\), its graph \(4, 5\)"):
         Replay(graph, {"x": inputs["x"][:2]}).run("y")
