@@ -122,23 +122,18 @@ def test_a_delivery_ends_as_the_best_of_its_rules_and_says_why_it_started_nothin
     woken: list[bool] = []
     monkeypatch.setattr(BackgroundContext, "notify", lambda _: woken.append(True))
     tag = push(ref="refs/tags/v1")
-    steps: list[tuple[dict[str, Any], str, Any, str, str | None]] = [
-        (
-            {"repositories": ["other/*"]},
-            "push",
-            push(),
-            "ignored",
-            f"no rule is for push of {REPOSITORY}",
-        ),
-        ({"enabled": False}, "push", push(), "ignored", "kernels: the rule is switched off"),
-        ({}, "push", tag, "ignored", "a push to refs/tags/v1, which is not a branch"),
-        ({}, "push", {"ref": "refs/heads/x"}, "failed", "can't be parsed"),
-        ({"builds": {"head": "nobody-{short}"}}, "push", push(), "failed", "kernels: "),
-        ({"name": "good"}, "push", push(after=NEXT), "started", None),
+    nobody = f"no rule is for push of {REPOSITORY}"
+    steps: list[tuple[dict[str, Any], Any, str, str | None]] = [
+        ({"repositories": ["other/*"]}, push(), "ignored", nobody),
+        ({"enabled": False}, push(), "ignored", "kernels: the rule is switched off"),
+        ({}, tag, "ignored", "a push to refs/tags/v1, which is not a branch"),
+        ({}, {"ref": "refs/heads/x"}, "failed", "can't be parsed"),
+        ({"builds": {"head": "nobody-{short}"}}, push(), "failed", "kernels: "),
+        ({"name": "good"}, push(after=NEXT), "started", None),
     ]
-    for changes, event, payload, state, reason in steps:
+    for changes, payload, state, reason in steps:
         store_rule(lite, **changes)
-        deliver(lite.client, event, payload)
+        deliver(lite.client, "push", payload)
         assert work(lite) == (state == "started"), came(lite)[-1]
         assert bool(woken) == (state == "started")
         delivery = came(lite)[-1]

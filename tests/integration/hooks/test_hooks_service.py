@@ -14,11 +14,10 @@ import time_machine
 from sqlalchemy import text
 from standardwebhooks import Webhook
 
-from api import Api, in_process
+from api import Api, in_process, refusal
 from background_thread import running, short
 from gonogo_service.ci import incoming
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.suites import runs
 from hook_payloads import BEFORE, HEAD, NEXT, REPOSITORY, check_suite, deliver, pull_request, push
 from hook_service import (
     CI_SECRET,
@@ -45,39 +44,33 @@ def api(database_url: str) -> Iterator[Api]:
 def test_a_push_starts_the_suite_on_head_and_base_and_says_for_whom(api: Api) -> None:
     store_rule(api)
     began = time.perf_counter()
-    answer = deliver(api.client, "push", push(), delivery="first")
-    assert answer.status_code == 202, answer.text
+    answers = [deliver(api.client, "push", push(), delivery="first") for _ in range(2)]
     assert time.perf_counter() - began < scaled(1)
-    again = deliver(api.client, "push", push(), delivery="first")
-    assert (answer.json()["new"], again.json()) == (True, {"id": answer.json()["id"], "new": False})
-    assert work(api) == 1
-    assert work(api) == 0
-    (delivery,) = came(api)
-    (commit_check,) = commit_checks(api)
-    assert (delivery["state"], delivery["repository"], delivery["tries"]) == (
-        "started",
-        REPOSITORY,
-        1,
-    )
-    assert delivery["outcome"] == [
-        {"rule": "kernels", "commit_checks": [commit_check["id"]], "started": True, "reason": None}
+    assert [(answer.status_code, answer.json()["new"]) for answer in answers] == [
+        (202, True),
+        (202, False),
     ]
-    expected = {
-        "rule": "kernels",
-        "suite": "nightly",
-        "head_sha": HEAD,
-        "base_sha": BEFORE,
-        "pull_request": None,
-        "error": None,
-    }
-    assert expected.items() <= commit_check.items()
-    head, base = (api.get(f"/runs/{commit_check[name]}") for name in ("run", "base_run"))
-    assert (head["builds"], base["builds"]) == (["tt-train-2025"], ["correct"])
-    assert (head["commit"]["sha"], base["commit"]["sha"]) == (HEAD, BEFORE)
+    assert (work(api), work(api)) == (1, 0)
+    (delivery,), (check,) = came(api), commit_checks(api)
+    assert answers[1].json()["id"] == answers[0].json()["id"] == delivery["id"]
+    assert pick(delivery, "state", "repository", "tries") == ("started", REPOSITORY, 1)
+    (outcome,) = delivery["outcome"]
+    started = {"rule": "kernels", "commit_checks": [check["id"]], "started": True, "reason": None}
+    assert outcome == started
+    expected = {"rule": "kernels", "suite": "nightly", "head_sha": HEAD, "base_sha": BEFORE}
+    assert expected.items() <= check.items()
+    assert pick(check, "pull_request", "error") == (None, None)
+    head, base = (api.get(f"/runs/{check[name]}") for name in ("run", "base_run"))
+    assert (head["builds"], head["commit"]["sha"]) == (["tt-train-2025"], HEAD)
+    assert (base["builds"], base["commit"]["sha"]) == (["correct"], BEFORE)
     assert head["labels"] == {"team": "kernels", "ci-rule": "kernels"}
     assert head["jobs"]["total"] == 1
     assert api.get(f"/hooks/deliveries/{delivery['id']}")["payload"] == push()
-    assert api.client.post(f"/api/v1/hooks/deliveries/{delivery['id']}:replay").status_code == 422
+    assert replay(api, delivery) == 422
+
+
+def replay(api: Api, delivery: dict[str, Any]) -> int:
+    return api.client.post(f"/api/v1/hooks/deliveries/{delivery['id']}:replay").status_code
 
 
 def test_the_background_works_off_what_comes_in(lite: Api, redis_url: str) -> None:
@@ -99,21 +92,17 @@ def test_what_ran_for_a_commit_is_not_run_again_but_on_request(lite: Api) -> Non
     ):
         assert deliver(lite.client, name, payload).status_code == 202
         work(lite)
-    first, second, opened, rerequested = commit_checks(lite)
+    first, second, opened, again = commit_checks(lite)
     assert second["base_run"] == first["run"]  # the head of before
-    assert (opened["run"], opened["base_run"], opened["pull_request"]) == (
-        second["run"],
-        first["base_run"],
-        7,
-    )
-    assert rerequested["run"] != second["run"]
-    assert rerequested["base_run"] == first["run"]
+    expected = (second["run"], first["base_run"], 7)
+    assert pick(opened, "run", "base_run", "pull_request") == expected
+    assert again["run"] != second["run"]
+    assert again["base_run"] == first["run"]
     # the same body under another id
     deliver(lite.client, "check_suite", check_suite("rerequested", head_sha=NEXT, before=HEAD))
     work(lite)
     assert (len(commit_checks(lite)), "came before" in came(lite)[-1]["reason"]) == (4, True)
-    with lite.context.session() as session:
-        runs.cancel(session, first["run"])
+    assert lite.client.post(f"/api/v1/runs/{first['run']}:cancel").is_success
     deliver(lite.client, "push", push(before=HEAD, after="d4" * 20))
     work(lite)
     # a canceled run says nothing about its commit
@@ -129,7 +118,7 @@ def test_a_pull_request_from_a_fork_starts_nothing_unless_a_rule_says_so(lite: A
     assert "fork" in refused["reason"]
     assert lite.rows()["jobs"] == 0
     store_rule(lite, forks=True)
-    assert lite.client.post(f"/api/v1/hooks/deliveries/{refused['id']}:replay").status_code == 202
+    assert replay(lite, refused) == 202
     assert work(lite) == 1
     assert commit_checks(lite)[0]["fork"] is True
 
@@ -160,21 +149,17 @@ def test_a_process_that_dies_in_the_middle_has_done_nothing(
     store_rule(lite, name="a")
     store_rule(lite, name="b")
     deliver(lite.client, "push", push())
-    real_ended = incoming.ended
 
     def the_power_went(*_args: Any, **_options: Any) -> None:
         raise RuntimeError("the power went")
 
-    monkeypatch.setattr(incoming, "ended", the_power_went)
-    assert work(lite) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(incoming, "ended", the_power_went)
+        assert work(lite) == 0
     assert (lite.rows()["runs"], lite.rows()["commit_checks"]) == (0, 0)
     (waiting,) = came(lite)
-    assert (waiting["state"], waiting["tries"], waiting["reason"]) == (
-        "waiting",
-        1,
-        "RuntimeError: the power went",
-    )
-    monkeypatch.setattr(incoming, "ended", real_ended)
+    expected = ("waiting", 1, "RuntimeError: the power went")
+    assert pick(waiting, "state", "tries", "reason") == expected
     assert work(lite) == 0  # not yet
     with time_machine.travel(utcnow() + timedelta(seconds=6)):
         assert work(lite) == 1
@@ -182,54 +167,40 @@ def test_a_process_that_dies_in_the_middle_has_done_nothing(
 
 
 def test_what_can_t_be_started_is_said_and_can_be_tried_again(lite: Api) -> None:
-    store_rule(
-        lite,
-        builds={"head": "tt-{short}"},
-        gauges=[{"test": {"kernel": "layernorm_bw", "shape": [32, 64]}}],
-    )
+    gauges = [{"test": {"kernel": "layernorm_bw", "shape": [32, 64]}}]
+    store_rule(lite, builds={"head": "tt-{short}"}, gauges=gauges)
     deliver(lite.client, "push", push(), delivery="x")
     assert work(lite) == 1  # the gauge
     suite, gauge = commit_checks(lite)
     assert suite["run"] is None
     assert f"tt-{HEAD[:12]}" in suite["error"]
-    assert (gauge["suite"], gauge["run"], len(gauge["gauges"])) == (None, None, 1)
+    assert pick(gauge, "suite", "run") == (None, None)
+    assert len(gauge["gauges"]) == 1
     store_rule(lite, builds={"head": "tt-{short}"})
     deliver(lite.client, "push", push(after=NEXT))
     assert work(lite) == 0
     failed = came(lite)[1]
     assert (failed["state"], len(commit_checks(lite))) == ("failed", 3)
     store_rule(lite)
-    lite.client.post(f"/api/v1/hooks/deliveries/{failed['id']}:replay")
+    assert replay(lite, failed) == 202
     assert work(lite) == 1
-    assert [check["head_build"] for check in commit_checks(lite)] == [
-        f"tt-{HEAD[:12]}",
-        None,
-        "tt-train-2025",
-    ]
+    builds = [check["head_build"] for check in commit_checks(lite)]
+    assert builds == [f"tt-{HEAD[:12]}", None, "tt-train-2025"]
 
 
 def test_a_commit_s_build_is_the_one_that_is_registered_with_it_or_is_registered_by_the_rule(
     lite: Api,
 ) -> None:
-    suite = {
-        **SMALL,
-        "name": "chip",
-        "builds": [],
-        "defaults": {**SUITE["defaults"], "target": {"executor": "ttnn"}},
-    }
-    assert lite.client.post(
-        "/api/v1/builds", json={"name": "by-hand", "executor": "ttnn", "commit": HEAD[:10]}
-    ).is_success
-    store_rule(lite, suites=[suite], builds={}, base=False)
+    defaults = {**SUITE["defaults"], "target": {"executor": "ttnn"}}
+    suites = [{**SMALL, "name": "chip", "builds": [], "defaults": defaults}]
+    build = {"name": "by-hand", "executor": "ttnn", "commit": HEAD[:10]}
+    assert lite.client.post("/api/v1/builds", json=build).is_success
+    store_rule(lite, suites=suites, builds={}, base=False)
     deliver(lite.client, "push", push())
     assert work(lite) == 1
     assert commit_checks(lite)[0]["head_build"] == "by-hand"
-    store_rule(
-        lite,
-        suites=[suite],
-        builds={"head": "metal-{short}"},
-        register={"executor": "ttnn", "branch": "main"},
-    )
+    register = {"executor": "ttnn", "branch": "main"}
+    store_rule(lite, suites=suites, builds={"head": "metal-{short}"}, register=register)
     deliver(lite.client, "pull_request", pull_request(head=NEXT))
     assert work(lite) == 1
     registered = {
@@ -251,30 +222,23 @@ def test_another_ci_is_verified_by_the_public_library_s_signatures(lite: Api) ->
 
     def send(body: str, number: str, secret: str = CI_SECRET, at: datetime | None = None) -> Any:
         moment = at or datetime.now(UTC)
-        signature = Webhook(secret).sign(number, moment, body)
         headers = {
             "webhook-id": number,
             "webhook-timestamp": str(int(moment.timestamp())),
-            "webhook-signature": signature,
+            "webhook-signature": Webhook(secret).sign(number, moment, body),
         }
         return lite.client.post("/api/v1/hooks/ci", content=body, headers=headers)
 
-    assert send(event_body, "msg_1").json()["new"] is True
-    assert send(event_body, "msg_1").json()["new"] is False
+    assert [send(event_body, "msg_1").json()["new"] for _ in range(2)] == [True, False]
     other = "whsec_" + "QSBzZWNyZXQgb2YgYW5vdGhlciBzZXJ2aWNlIGVudGlyZWx5"
+    old = datetime.now(UTC) - timedelta(minutes=10)
     assert send(event_body, "msg_2", secret=other).status_code == 401
-    assert (
-        send(event_body, "msg_3", at=datetime.now(UTC) - timedelta(minutes=10)).status_code == 401
-    )
-    wrong = send(event_body.replace(HEAD, "HEAD"), "msg_4")
-    assert (wrong.status_code, wrong.json()["field"]) == (422, "data.sha")
+    assert send(event_body, "msg_3", at=old).status_code == 401
+    assert refusal(send(event_body.replace(HEAD, "HEAD"), "msg_4")) == (422, "data.sha")
     assert work(lite) == 1
-    (commit_check,) = commit_checks(lite)
-    assert (commit_check["source"], commit_check["head_build"], commit_check["base_build"]) == (
-        "ci",
-        "drop-s1",
-        "correct",
-    )
+    (check,) = commit_checks(lite)
+    expected = ("ci", "drop-s1", "correct")
+    assert pick(check, "source", "head_build", "base_build") == expected
 
 
 @pytest.mark.parametrize(
@@ -292,11 +256,8 @@ def test_only_what_is_signed_is_taken(
     shared: Api, changes: dict[str, str], status: int, slug: str | None
 ) -> None:
     before = shared.rows()["due_work"]
-    if "\u00e9" in changes.get("X-Hub-Signature-256", ""):
-        changes = {"X-Hub-Signature-256": changes["X-Hub-Signature-256"].encode().decode("latin-1")}
     headers: dict[str, Any] = {
-        name: value.encode("latin-1") if name[0] == "X" else value
-        for name, value in changes.items()
+        name: value.encode() if name[0] == "X" else value for name, value in changes.items()
     }
     answer = deliver(shared.client, "ping", {"zen": "x"}, **headers)
     assert answer.status_code == status, answer.text
@@ -312,22 +273,16 @@ def test_a_delivery_needs_no_token_and_may_be_as_large_as_github_s(
         assert stranger.get("/api/v1/hooks/deliveries").status_code == 401
         large = push(padding="x" * (2 * 2**20))
         assert deliver(stranger, "push", large).status_code == 202
-        too_large = deliver(
-            stranger, "push", push(), **{"Content-Length": str(25 * 2**20 + 1)}
-        )  # refused before it is read
-        assert (too_large.status_code, too_large.json()["field"]) == (413, "body")
-        guesses = [
-            deliver(stranger, "push", {}, secret="a guess of sixteen").status_code
-            for _ in range(31)
-        ]
+        beyond = {"Content-Length": str(25 * 2**20 + 1)}  # refused before it is read
+        assert refusal(deliver(stranger, "push", push(), **beyond)) == (413, "body")
+        guess = {"secret": "a guess of sixteen"}
+        guesses = [deliver(stranger, "push", {}, **guess).status_code for _ in range(31)]
         assert (guesses[0], guesses[-1]) == (401, 429)
         assert deliver(stranger, "push", {}).status_code == 202
     with in_process(migrated_sqlite_url) as api:
         answer = deliver(api.client, "push", push())
-        assert (answer.status_code, "GONOGO_GITHUB_WEBHOOK_SECRET" in answer.json()["detail"]) == (
-            403,
-            True,
-        )
+        assert answer.status_code == 403
+        assert "GONOGO_GITHUB_WEBHOOK_SECRET" in answer.json()["detail"]
 
 
 def test_a_busy_database_is_answered_within_a_second(lite: Api) -> None:
