@@ -96,6 +96,7 @@ class Class(Described):
 
 
 LOST = (Verdict.error, Verdict.crash, Verdict.hang)
+_JUDGING = tuple(verdict for verdict in Verdict if verdict.judges_kernel)
 NEW = (Class.new_failure, Class.new_hollow_pass)
 
 
@@ -156,7 +157,7 @@ class RunSummary(RunCounts):
     @property
     def judged(self) -> int:
         """The number of runs with a verdict on the kernel's numbers."""
-        return self.of(*(verdict for verdict in Verdict if verdict.judges_kernel))
+        return self.of(*_JUDGING)
 
     @property
     def answered(self) -> int:

@@ -51,11 +51,9 @@ def read(session: Session, head: str, branch: str | None, now: datetime) -> Besi
         for build in others
         if build.branch == branch and all(build.sequence < one.sequence for one in of_head)
     ]
-    comparisons = tuple(
-        comparing.compare_sides(session, (base, side), now=now, every_record=True)
-        for base in (sides.read(session, build, "base") for build in before[-LAST_BUILDS:])
-    )
-    return Beside(side, branch, branches, comparisons)
+    bases = [sides.read(session, build, "base") for build in before[-LAST_BUILDS:]]
+    comparisons = comparing.compare_each(session, bases, side, now=now, every_record=True)
+    return Beside(side, branch, branches, tuple(comparisons))
 
 
 def others(session: Session, limit: int) -> list[BuildRecord]:

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, Text, func, select
+from sqlalchemy import Select, Text, bindparam, func, select
 from sqlalchemy.orm import Session, aliased
 
 from gonogo_service.builds.model import BuildRow
 from gonogo_service.devices.model import DeviceHealthRow, DeviceRow
 from gonogo_service.jobs.model import AttemptRow, JobRow
+from gonogo_service.kit.database.columns import UtcTime
 from gonogo_service.kit.database.each import Columns, Given, among, of_each
 from gonogo_service.kit.database.ids import floor
 from gonogo_service.kit.database.paging import batched
@@ -34,7 +35,9 @@ MAX_DATED = 200
 """Changes of each kind on an axis of time, the newest first."""
 _MAX_KEYS = 1000
 """Keys of one query."""
+_MAX_WORKLOADS = 500
 _BUILD: Columns = (("build", Text()),)
+_WORKLOAD: Columns = (("workload", Text()),)
 
 
 class AxisPlace(NamedTuple):
@@ -172,22 +175,28 @@ def _new_tests(
     return changes
 
 
-def _newer_tests(
-    session: Session, keys: Sequence[str], start: datetime
-) -> dict[str, list[TestSpecRow]]:
+def _newer_tests(session: Session, keys: Sequence[str], start: datetime) -> dict[str, list[Any]]:
     """Return the newest other tests of each test's workload that came since then, by its key."""
-    table, this = TestSpecRow, aliased(TestSpecRow)
-    of_test: dict[str, list[TestSpecRow]] = {}
-    for batch in batched(keys, _MAX_KEYS):
-        query = (
-            select(this.key, table)
-            .join(table, (table.workload_key == this.workload_key) & (table.key != this.key))
-            .where(this.key.in_(batch), table.created_at >= start)
-            .order_by(table.created_at.desc())
-        )
-        for key, test in session.execute(query):
-            of_test.setdefault(key, []).append(test)
-    return {key: tests[:MAX_TESTS] for key, tests in of_test.items()}
+    table = TestSpecRow
+    query = select(table.key, table.workload_key).where(among(session, table.key, keys))
+    workloads = dict(session.execute(query).all())
+    tests: dict[str, list[Any]] = {}
+    for batch in batched(sorted(set(workloads.values())), _MAX_WORKLOADS):
+        given = [(workload,) for workload in batch]
+        for test in of_each(session, _newest_tests, _WORKLOAD, given, {"start": start}):
+            tests.setdefault(test.workload_key, []).append(test)
+    return {
+        key: [test for test in tests.get(workload, ()) if test.key != key][:MAX_TESTS]
+        for key, workload in workloads.items()
+    }
+
+
+def _newest_tests(given: Given) -> Select[*tuple[Any, ...]]:
+    """Return the query of the newest tests of a workload that came since a moment."""
+    table, since = TestSpecRow, bindparam("start", type_=UtcTime)
+    query = select(table.key, table.kernel, table.test, table.created_at, table.workload_key)
+    query = query.where(table.workload_key == given("workload"), table.created_at >= since)
+    return query.order_by(table.created_at.desc()).limit(MAX_TESTS + 1)
 
 
 def _later_tests(start: datetime) -> Any:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Literal, TypeVar
 
-from sqlalchemy import Integer, Select, func, select
+from sqlalchemy import Integer, Select, case, func, select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.masking import Fault, Record, Seed
@@ -15,7 +17,6 @@ from gonogo.spec.verdicts import Explanation
 from gonogo_service.kit.database.columns import IdType
 from gonogo_service.kit.database.each import Columns, Given, among, of_each
 from gonogo_service.kit.database.paging import batched
-from gonogo_service.results import seeds as stored
 from gonogo_service.results.model import ResultRow
 from gonogo_service.results.seeds import SEED
 from gonogo_service.tests.variants import JobFacts, judged_alike
@@ -27,7 +28,6 @@ K = TypeVar("K")
 Over = Literal["builds", "days"]
 _NUMBER: Columns = (("job", IdType), ("number", Integer()))
 _AT_ONCE = 500
-_READ = ("digest", "fault", "faults", "places")
 
 
 def records(
@@ -116,16 +116,20 @@ def _seeds(session: Session, seeds_per_job: Mapping[str, int]) -> dict[str, dict
     table = ResultRow
     # masking looks at the faults of unexplained seeds only
     unexplained = table.seed_explanation == Explanation.unexplained.value
+    judged = table.seed_verdict, table.seed_explanation
+    of_output = table.output, table.digest, case((unexplained, table.notes)).label("notes")
+    query = select(table.job_id, table.seed, *judged, *of_output).where(table.repeat == 0)
+    query = query.order_by(table.job_id, table.seed, table.repeat, table.place)
     for last, ids in jobs_by_last.items():
-        first = among(session, table.job_id, ids), table.seed <= last, table.repeat == 0
-        for seed in stored.read(session, *first, statistics=_READ, notes_of=unexplained):
-            outputs = seed.outputs.items()
-            seeds.setdefault(seed.job, {})[seed.seed] = Seed(
-                *_judgment(seed.verdict, seed.explanation),
-                {name: row["digest"] for name, row in outputs if row["digest"] is not None},
-                {name: fault for name, row in outputs if (fault := _fault(row)) is not None},
-                {name: row["places"] for name, row in outputs if row.get("places")},
-            )
+        rows = query.where(among(session, table.job_id, ids), table.seed <= last)
+        for (job, number), of_seed in groupby(session.execute(rows), key=itemgetter(0, 1)):
+            parts = list(of_seed)
+            digests = {part.output: part.digest for part in parts if part.digest is not None}
+            notes = {part.output: part.notes for part in parts if part.notes}
+            faults = {name: fault for name, of in notes.items() if (fault := _fault(of))}
+            places = {name: of["places"] for name, of in notes.items() if of.get("places")}
+            judgment = _judgment(parts[0].seed_verdict, parts[0].seed_explanation)
+            seeds.setdefault(job, {})[number] = Seed(*judgment, digests, faults, places)
     return seeds
 
 
