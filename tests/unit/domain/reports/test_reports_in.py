@@ -47,96 +47,46 @@ Value of: allclose(dx, ref)
 <testcase name="DISABLED_Big" status="notrun" result="suppressed" time="0" classname="Ln"/>
 <testcase name="Small" value_param="4" status="run" result="completed" time="0.001"
  classname="Ln"/></testsuite></testsuites>"""
-GTEST_JSON: dict[str, Any] = {
-    "tests": 3,
-    "name": "AllTests",
-    "timestamp": "2026-01-31T12:00:00Z",
-    "testsuites": [
-        {
-            "name": "Ln",
-            "testsuite": [
-                {
-                    "name": "Backward",
-                    "file": "ln.cpp",
-                    "line": 6,
-                    "status": "RUN",
-                    "result": "COMPLETED",
-                    "time": "27.002s",
-                    "classname": "Ln",
-                    "max_diff": "0.75",
-                    "failures": [
-                        {"failure": "ln.cpp:183\nValue of: allclose(dx, ref)\n  Actual: false"}
-                    ],
-                },
-                {
-                    "name": "DISABLED_Big",
-                    "status": "NOTRUN",
-                    "result": "SUPPRESSED",
-                    "time": "0s",
-                    "classname": "Ln",
-                },
-                {
-                    "name": "Small",
-                    "value_param": "4",
-                    "status": "RUN",
-                    "result": "COMPLETED",
-                    "time": "0.001s",
-                    "classname": "Ln",
-                },
-            ],
-        }
-    ],
-}
-CTRF: dict[str, Any] = {
-    "reportFormat": "CTRF",
-    "results": {
-        "tool": {"name": "jest", "version": "30"},
-        "summary": {},
-        "tests": [
-            {
-                "name": "adds",
-                "status": "passed",
-                "duration": 801,
-                "suite": ["math", "sums"],
-                "filePath": "a.js",
-                "tags": ["fast"],
-            },
-            {"name": "flickers", "status": "passed", "duration": 1, "flaky": True, "retries": 1},
-            {
-                "name": "breaks",
-                "status": "failed",
-                "duration": 2,
-                "message": "expected 1",
-                "trace": "at a.js:3",
-            },
-            {"name": "waits", "status": "pending", "duration": 0},
-            {"name": "lost", "status": "other", "duration": 0, "rawStatus": "cancelled"},
-        ],
-        "environment": {"commit": "4f1c2d9", "repositoryName": "org/name"},
-    },
-}
+GTEST_JSON = r"""{"tests": 3, "name": "AllTests", "timestamp": "2026-01-31T12:00:00Z",
+ "testsuites": [{"name": "Ln", "testsuite": [
+  {"name": "Backward", "file": "ln.cpp", "line": 6, "status": "RUN", "result": "COMPLETED",
+   "time": "27.002s", "classname": "Ln", "max_diff": "0.75",
+   "failures": [{"failure": "ln.cpp:183\nValue of: allclose(dx, ref)\n  Actual: false"}]},
+  {"name": "DISABLED_Big", "status": "NOTRUN", "result": "SUPPRESSED", "time": "0s",
+   "classname": "Ln"},
+  {"name": "Small", "value_param": "4", "status": "RUN", "result": "COMPLETED",
+   "time": "0.001s", "classname": "Ln"}]}]}"""
+CTRF = """{"reportFormat": "CTRF", "results": {"tool": {"name": "jest", "version": "30"},
+ "summary": {}, "environment": {"commit": "4f1c2d9", "repositoryName": "org/name"}, "tests": [
+  {"name": "adds", "status": "passed", "duration": 801, "suite": ["math", "sums"],
+   "filePath": "a.js", "tags": ["fast"]},
+  {"name": "flickers", "status": "passed", "duration": 1, "flaky": true, "retries": 1},
+  {"name": "breaks", "status": "failed", "duration": 2, "message": "expected 1",
+   "trace": "at a.js:3"},
+  {"name": "waits", "status": "pending", "duration": 0},
+  {"name": "lost", "status": "other", "duration": 0, "rawStatus": "cancelled"}]}}"""
 SPEC = {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64], "tolerance": {"rtol": 1e-3, "atol": 0.5}}
-RIGHT = {
-    "count": 2048,
-    "nonfinite": 0,
-    "tolerance_ratio": 0.03,
-    "rounding_ratio": 0.9,
-    "common": [
-        {"source": "rstd", "estimate": 0.0, "deviation": 1e-7, "is_certain": False, "limit": 2e-7}
-    ],
-    "needed_atol": {"0.001": 0.01},
-    "explanation": "explained",
-}
+COMMON = {"source": "rstd", "estimate": 0.0, "deviation": 1e-7, "is_certain": False, "limit": 2e-7}
+NUMBERS = {"count": 2048, "nonfinite": 0, "tolerance_ratio": 0.03, "rounding_ratio": 0.9}
+NEEDED = {"needed_atol": {"0.001": 0.01}}
+RIGHT = NUMBERS | NEEDED | {"common": [COMMON], "explanation": "explained"}
 
 
-def cases_of(report: TestReport) -> dict[str, Case]:
-    return {case.name: case for case in report.cases}
+def outcomes(report: TestReport) -> dict[str, str]:
+    return {case.name: case.outcome.value for case in report.cases}
+
+
+def case_of(report: TestReport, name: str) -> Case:
+    return next(case for case in report.cases if case.name.endswith(name))
 
 
 def lines(*tests: dict[str, Any], **header: Any) -> bytes:
-    return "\n".join(
-        json.dumps(record) for record in ({"format": "gonogo", "version": 1, **header}, *tests)
-    ).encode()
+    records = ({"format": "gonogo", "version": 1, **header}, *tests)
+    return "\n".join(map(json.dumps, records)).encode()
+
+
+def passed(*comparisons: Any, **fields: Any) -> dict[str, Any]:
+    return {"name": "t", "outcome": "passed", "comparisons": list(comparisons), **fields}
 
 
 def row_of(*tests: dict[str, Any]) -> dict[str, Any]:
@@ -145,93 +95,65 @@ def row_of(*tests: dict[str, Any]) -> dict[str, Any]:
 
 def test_junit_tells_outcomes_times_places_and_measurements() -> None:
     report = read(JUNIT.encode(), "junit")
-    assert (report.suite, report.started_at, report.numbers) == (
-        "pytest tests",
-        "2026-01-31T12:00:00+00:00",
-        False,
-    )
-    assert {
-        name.rpartition(".")[2]: case.outcome.value for name, case in cases_of(report).items()
-    } == {
-        "test_right[32]": "passed",
-        "test_wrong": "failed",
-        "test_setup": "error",
-        "test_later": "skipped",
-        "test_flaky": "failed",
-        "test_off": "skipped",
+    assert (report.suite, report.started_at) == ("pytest tests", "2026-01-31T12:00:00+00:00")
+    assert report.numbers is False
+    assert outcomes(report) == {
+        "tests.test_ln.TestDx.test_right[32]": "passed",
+        "tests.test_ln.test_wrong": "failed",
+        "tests.test_ln.test_setup": "error",
+        "tests.test_ln.test_later": "skipped",
+        "tests.test_ln.test_flaky": "failed",
+        "tests.test_ln.test_off": "skipped",
     }
-    right, wrong = (
-        cases_of(report)["tests.test_ln.TestDx.test_right[32]"],
-        cases_of(report)["tests.test_ln.test_wrong"],
-    )
-    assert (right.measurements, right.more, right.duration_ms) == (
-        {"max_diff": 0.5},
-        {"properties": {"board": "n150"}},
-        250.0,
-    )
+    right, wrong = case_of(report, "test_right[32]"), case_of(report, "test_wrong")
+    assert (right.measurements, right.duration_ms) == ({"max_diff": 0.5}, 250.0)
+    assert right.more == {"properties": {"board": "n150"}}
     assert (wrong.duration_ms, wrong.more) == (
         1_234_500.0,
         {"file": "tests/test_ln.py", "line": 31},
     )
     assert wrong.message == "assert 1 < 0\ntests/test_ln.py:33: AssertionError"
-    assert cases_of(report)["tests.test_ln.test_flaky"].message.startswith(
-        "failed, then passed when it was run again"
-    )
+    flaky = case_of(report, "test_flaky").message
+    assert flaky.startswith("failed, then passed when it was run again")
 
 
-@pytest.mark.parametrize(
-    ("data", "form"),
-    [(GTEST_XML.encode(), "gtest-xml"), (json.dumps(GTEST_JSON).encode(), "gtest-json")],
-)
-def test_both_reports_of_googletest_come_to_the_same(data: bytes, form: str) -> None:
-    assert guess(data) == form
-    report = read(data, form)
+@pytest.mark.parametrize(("data", "form"), [(GTEST_XML, "gtest-xml"), (GTEST_JSON, "gtest-json")])
+def test_both_reports_of_googletest_come_to_the_same(data: str, form: str) -> None:
+    assert guess(data.encode()) == form
+    report = read(data.encode(), form)
     assert (report.suite, report.tool) == (None, "googletest")
-    assert {name: case.outcome.value for name, case in cases_of(report).items()} == {
-        "Ln.Backward": "failed",
-        "Ln.DISABLED_Big": "skipped",
-        "Ln.Small": "passed",
-    }
-    backward, small = cases_of(report)["Ln.Backward"], cases_of(report)["Ln.Small"]
-    assert (backward.measurements, backward.duration_ms, backward.more["line"]) == (
-        {"max_diff": 0.75},
-        27002.0,
-        6,
-    )
+    names = {"Ln.Backward": "failed", "Ln.DISABLED_Big": "skipped", "Ln.Small": "passed"}
+    assert outcomes(report) == names
+    backward = case_of(report, "Ln.Backward")
+    assert (backward.measurements, backward.duration_ms) == ({"max_diff": 0.75}, 27002.0)
+    assert backward.more["line"] == 6
     (failure,) = backward.failures
-    assert (failure["expression"], failure["file"], failure["line"]) == (
-        "allclose(dx, ref)",
-        "ln.cpp",
-        183,
-    )
-    assert small.more == {"value_param": "4"}
+    assert failure["expression"] == "allclose(dx, ref)"
+    assert (failure["file"], failure["line"]) == ("ln.cpp", 183)
+    assert case_of(report, "Ln.Small").more == {"value_param": "4"}
 
 
 def test_ctrf_tells_suites_flaky_tests_and_the_commit() -> None:
-    report = read(json.dumps(CTRF).encode(), "ctrf")
-    assert (report.tool, report.suite, report.commit) == (
-        "jest 30",
-        "jest",
-        {"repository": "org/name", "sha": "4f1c2d9"},
-    )
-    assert {name: case.outcome.value for name, case in cases_of(report).items()} == {
+    report = read(CTRF.encode(), "ctrf")
+    assert (report.tool, report.suite) == ("jest 30", "jest")
+    assert report.commit == {"repository": "org/name", "sha": "4f1c2d9"}
+    assert outcomes(report) == {
         "math > sums.adds": "passed",
         "flickers": "failed",
         "breaks": "failed",
         "waits": "skipped",
         "lost": "error",
     }
-    assert cases_of(report)["lost"].message == "status other: cancelled"
-    assert cases_of(report)["breaks"].failures[0]["message"] == "expected 1\nat a.js:3"
+    assert case_of(report, "lost").message == "status other: cancelled"
+    assert case_of(report, "breaks").failures[0]["message"] == "expected 1\nat a.js:3"
 
 
 def test_without_numbers_red_and_green_are_not_judged_and_the_same_name_twice_is_kept() -> None:
     twice = '<testsuite><testcase name="a"/><testcase name="a"><failure/></testcase></testsuite>'
     (row,) = rows_of(read(twice.encode(), "junit"))
     assert row["verdict"] == "not_judged"
-    assert {
-        name: (entry["verdict"], entry["outcome"]) for name, entry in row["outputs"].items()
-    } == {"a": ("not_judged", "passed"), "a (2)": ("not_judged", "failed")}
+    said = {name: (one["verdict"], one["outcome"]) for name, one in row["outputs"].items()}
+    assert said == {"a": ("not_judged", "passed"), "a (2)": ("not_judged", "failed")}
 
 
 def test_a_file_without_tests_is_never_green() -> None:
@@ -255,12 +177,9 @@ def test_a_file_without_tests_is_never_green() -> None:
 def test_a_verdict_comes_from_numbers_and_explanation_whatever_the_file_says_of_it(
     outcome: str, numbers: dict[str, Any], verdict: str
 ) -> None:
-    comparison = {
-        "test": SPEC,
-        "arithmetic": "blocked sums",
-        "outputs": {"dx": {**RIGHT, **numbers, "verdict": "pass"}},
-    }
-    row = row_of({"name": "t", "outcome": outcome, "seed": 7, "comparisons": [comparison]})
+    entry = {**RIGHT, **numbers, "verdict": "pass"}
+    comparison = {"test": SPEC, "arithmetic": "blocked sums", "outputs": {"dx": entry}}
+    row = row_of(passed(comparison, outcome=outcome, seed=7))
     assert (row["seed"], row["verdict"], row["arithmetic"]) == (7, verdict, "blocked sums")
     assert row["judge"] == JUDGE
     assert row["outputs"]["t/dx"]["common"] == RIGHT["common"]
@@ -269,96 +188,58 @@ def test_a_verdict_comes_from_numbers_and_explanation_whatever_the_file_says_of_
 
 
 def test_numbers_without_a_spec_are_not_judged_and_bad_arrays_change_no_outcome() -> None:
-    gate = {
-        "name": "late",
-        "tolerance": {"rtol": 0.01},
-        "outputs": {"actual": {"max_abs": 0.5, "tolerance_in_roundings": 12.5}},
-    }
-    row = row_of({"name": "t", "outcome": "passed", "comparisons": [gate, {**gate, "name": None}]})
+    numbers = {"max_abs": 0.5, "tolerance_in_roundings": 12.5}
+    gate = {"name": "late", "tolerance": {"rtol": 0.01}, "outputs": {"actual": numbers}}
+    row = row_of(passed(gate, {**gate, "name": None}))
     assert row["verdict"] == "not_judged"
     assert set(row["outputs"]) == {"t", "t#late/actual", "t#2/actual"}
     output = row["outputs"]["t#late/actual"]
-    assert (output["tolerance_in_roundings"], output["tolerance"]) == (
-        12.5,
-        {"rtol": 0.01, "atol": 0.0},
-    )
-    row = row_of({"name": "t", "outcome": "passed", "comparisons": [{"problem": "x is missing"}]})
+    assert output["tolerance_in_roundings"] == 12.5
+    assert output["tolerance"] == {"rtol": 0.01, "atol": 0.0}
+    row = row_of(passed({"problem": "x is missing"}))
     assert (row["verdict"], row["outputs"]["t"]["message"]) == ("not_judged", "x is missing")
 
 
 def test_a_comparison_of_a_kernel_that_is_not_here_is_kept_and_the_others_are_judged() -> None:
     good = {"test": SPEC, "outputs": {"dx": RIGHT}}
     foreign = {"test": {"kernel": "l2norm_fw", "anything": 1}, "outputs": {"y": {"max_abs": 0.5}}}
-    row = row_of(
-        {"name": "here", "outcome": "passed", "comparisons": [good]},
-        {"name": "there", "outcome": "passed", "comparisons": [{**foreign, "words": "a note"}]},
-    )
-    assert row["outputs"]["here/dx"]["verdict"] == "pass"
-    assert row["outputs"]["there"]["verdict"] == "not_judged"
-    assert row["outputs"]["there"]["message"] == (
-        "not judged: this server has no kernel l2norm_fw\na note"
-    )
-    assert row["outputs"]["there/y"] == {
-        "verdict": "not_judged",
-        "explanation": "not_judged",
-        "max_abs": 0.5,
-    }
+    there = passed({**foreign, "words": "a note"}, name="there")
+    outputs = row_of(passed(good, name="here"), there)["outputs"]
+    assert (outputs["here/dx"]["verdict"], outputs["there"]["verdict"]) == ("pass", "not_judged")
+    words = "not judged: this server has no kernel l2norm_fw\na note"
+    assert outputs["there"]["message"] == words
+    answer = {"verdict": "not_judged", "explanation": "not_judged", "max_abs": 0.5}
+    assert outputs["there/y"] == answer
+
+
+def compared(**output: Any) -> dict[str, Any]:
+    return passed({"outputs": {"y": output}})
 
 
 @pytest.mark.parametrize(
     ("test", "field"),
     [
-        ({"name": "t", "outcome": "green"}, "lines.2.outcome"),
-        ({"outcome": "passed"}, "lines.2.name"),
-        ({"name": "t", "outcome": "passed", "seed": 2**53}, "lines.2.seed"),
-        ({"name": "t", "outcome": "passed", "colour": 1}, "lines.2.colour"),
-        (
-            {
-                "name": "t",
-                "outcome": "passed",
-                "comparisons": [{"outputs": {"dx": {"max_abs": 1e999}}}],
-            },
-            "lines.2",
-        ),
-        (
-            {"name": "t", "outcome": "passed", "comparisons": [{"test": {**SPEC, "shape": [0]}}]},
-            "lines.2.comparisons.0.test.shape.0",
-        ),
-        (
-            {
-                "name": "t",
-                "outcome": "passed",
-                "comparisons": [{"test": SPEC, "outputs": {"dz": {}}}],
-            },
-            "lines.2.comparisons.0.outputs.dz",
-        ),
-        (
-            {"name": "t", "outcome": "passed", "comparisons": [{"outputs": {"y": {"rms": "low"}}}]},
-            "lines.2.comparisons.0.outputs.y.rms",
-        ),
-        (
-            {
-                "name": "t",
-                "outcome": "passed",
-                "comparisons": [{"outputs": {"y": {"explanation": "right"}}}],
-            },
-            "lines.2.comparisons.0.outputs.y.explanation",
-        ),
-        ({"name": "t", "outcome": "passed", "measurements": {"a": "1"}}, "lines.2.measurements.a"),
+        ({"name": "t", "outcome": "green"}, "outcome"),
+        ({"outcome": "passed"}, "name"),
+        (passed(seed=2**53), "seed"),
+        (passed(colour=1), "colour"),
+        (passed(measurements={"a": "1"}), "measurements.a"),
+        (compared(max_abs=1e999), ""),
+        (compared(rms="low"), "comparisons.0.outputs.y.rms"),
+        (compared(explanation="right"), "comparisons.0.outputs.y.explanation"),
+        (passed({"test": {**SPEC, "shape": [0]}}), "comparisons.0.test.shape.0"),
+        (passed({"test": SPEC, "outputs": {"dz": {}}}), "comparisons.0.outputs.dz"),
     ],
 )
 def test_a_wrong_field_of_a_line_is_named(test: dict[str, Any], field: str) -> None:
     with pytest.raises(FieldError) as caught:
         read(lines(test), "gonogo")
-    assert caught.value.field == field
+    assert caught.value.field == f"lines.2.{field}".rstrip(".")
 
 
 def _laughs() -> str:
     entities = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))
-    return (
-        f'<?xml version="1.0"?><!DOCTYPE lolz [<!ENTITY l0 "lol">{entities}]><testsuites '
-        'name="&l9;"/>'
-    )
+    return f'<!DOCTYPE lolz [<!ENTITY l0 "lol">{entities}]><testsuites name="&l9;"/>'
 
 
 HOSTILE = {
@@ -387,9 +268,8 @@ def test_hostile_xml_is_refused_and_cheaply(name: str) -> None:
     try:
         with pytest.raises(FieldError) as caught:
             read(data, "junit")
-        assert (
-            tracemalloc.get_traced_memory()[1] < 500_000
-        )  # the laughs would be 3 GB, the quadratic one 100 MB
+        # the laughs would be 3 GB, the quadratic one 100 MB
+        assert tracemalloc.get_traced_memory()[1] < 500_000
     finally:
         tracemalloc.stop()
     assert caught.value.field == "file"
@@ -437,15 +317,13 @@ def test_what_is_no_report_is_a_problem_of_a_field(form: str, data: bytes) -> No
 
 def test_the_format_is_guessed_from_the_file() -> None:
     assert guess(b"\xef\xbb\xbf \n" + JUNIT.encode()) == "junit"
-    assert guess(json.dumps(CTRF).encode()) == "ctrf"
+    assert guess(CTRF.encode()) == "ctrf"
     assert guess(lines()) == "gonogo"
     with pytest.raises(FieldError, match="has an unknown format"):
         guess(b"\x7fELF")
 
 
 def test_what_databases_cant_hold_is_replaced() -> None:
-    (row,) = rows_of(
-        read(lines({"name": "a\x00b\ud800", "outcome": "failed", "message": "\x00"}), "gonogo")
-    )
+    row = row_of({"name": "a\x00b\ud800", "outcome": "failed", "message": "\x00"})
     assert list(row["outputs"]) == ["a\ufffdb?"]
     assert row["outputs"]["a\ufffdb?"]["outcome"] == Outcome.failed
