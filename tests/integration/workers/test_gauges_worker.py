@@ -3,7 +3,6 @@ gauge`."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import func, select
@@ -26,22 +25,21 @@ NIGHTLY: dict[str, Any] = {
     "tolerance": {"rtol": 1e-3, "atol": 0.5},
 }
 """The nightly test with fewer rows: its width and its tolerance are the same."""
+BODY = {
+    "test": NIGHTLY,
+    "seeds": {"count": 1},
+    "search": False,
+    "target": {"executor": "troublesome"},
+    "builds": ["fine"],
+}
 REDUCTIONS = ("last-two-tiles", "double-subtract", "last-block-only", "tt-train-2025", "drop-s1")
 PLUGIN = "troublesome=troublesome:Troublesome"
 
 
 def test_atol_a_half_misses_every_fault_of_the_nightly_reductions(
-    sqlite_url: str, redis_url: str, tmp_path: Path
+    sqlite_url: str, redis_url: str, place: Workplace
 ) -> None:
-    place = Workplace(redis_url, tmp_path)
     settings = short(sqlite_url, redis_url).model_copy(update={"heartbeat_timeout_s": scaled(30)})
-    body = {
-        "test": NIGHTLY,
-        "seeds": {"count": 1},
-        "search": False,
-        "target": {"executor": "troublesome"},
-        "builds": ["fine"],
-    }
     options = {"broker_url": redis_url, "secret_key": settings.secret_key, "executors": PLUGIN}
     with on_port(sqlite_url, **options) as (client, context):
 
@@ -49,36 +47,23 @@ def test_atol_a_half_misses_every_fault_of_the_nightly_reductions(
             return client.get(f"/api/v1{path}").json()
 
         token = joined(context.engine, HOST)
-        Host(str(client.base_url).rstrip("/"), HOST, token).save(tmp_path)
-        try:
-            worker = place.start_unheard("emulator,troublesome", GONOGO_HEARTBEAT_S="0.2")
-            gauge = client.post("/api/v1/gauges", json=body).json()["id"]
-            with running(settings):
-                eventually(
-                    lambda: (
-                        worker.poll() is not None or get(f"/gauges/{gauge}")["state"] == "finished"
-                    ),
-                    90,
-                )
-        finally:
-            place.close()
-        finished_gauge = get(f"/gauges/{gauge}")
+        Host(str(client.base_url).rstrip("/"), HOST, token).save(place.folder)
+        worker = place.start_unheard("emulator,troublesome", GONOGO_HEARTBEAT_S="0.2")
+        path = f"/gauges/{client.post('/api/v1/gauges', json=BODY).json()['id']}"
+        with running(settings):
+            eventually(lambda: worker.poll() is not None or get(path)["state"] == "finished", 90)
+        finished_gauge = get(path)
         with context.reading() as session:
-            assert (
-                session.scalar(select(func.count()).select_from(GaugeResultRow))
-                == finished_gauge["total"]
-                == 20 + 1  # mutants, and the build that is right; no right kernel of a Wormhole
-            )
+            stored = session.scalar(select(func.count()).select_from(GaugeResultRow))
+        # mutants, and the build that is right; no right kernel of a Wormhole
+        assert stored == finished_gauge["total"] == 20 + 1
         (listed,) = get("/flags?kind=blunt_test")["items"]
         flag = get(f"/flags/{listed['id']}")
     report, parts = finished_gauge["report"], finished_gauge["report"]["misses"]["parts"]
     assert (finished_gauge["sharpness"], finished_gauge["error"]) == ("blunt", None)
     for name in REDUCTIONS:
-        assert (parts[name]["count"], parts[name]["of"], parts[name]["unexplained"]["count"]) == (
-            1,
-            1,
-            1,
-        )
+        part = parts[name]
+        assert (part["count"], part["of"], part["unexplained"]["count"]) == (1, 1, 1)
         assert name in flag["evidence"]["on_every_seed"]
     assert set(REDUCTIONS) <= set(report["gates"]["pcc-.999"]["missed"])
     assert report["false_alarms"]["count"] == 0

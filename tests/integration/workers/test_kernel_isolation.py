@@ -6,14 +6,13 @@ import contextlib
 import ctypes
 import os
 import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from checkout import PYTHONPATH
+from running_service import clean_environment, gonogo
 from worker_process import Workplace
 
 PR_CAPBSET_DROP, CAPABILITIES = 24, 41
@@ -46,38 +45,35 @@ def decoy() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
+def search(found: Path) -> dict[str, str]:
+    """Return the variables by which the kernel knows what to look for, and where to tell."""
+    spared = {"TROUBLE_SPARED": str(os.getpid()), "TROUBLE_KRAM": MARK[::-1]}
+    return {"TROUBLE_FOUND": str(found), **spared}
+
+
 @pytest.mark.parametrize("source", ["environment", "file"])
 def test_a_kernel_finds_no_secret(
-    source: str, redis_url: str, tmp_path: Path, decoy: subprocess.Popen[bytes]
+    source: str, place: Workplace, tmp_path: Path, decoy: subprocess.Popen[bytes]
 ) -> None:
-    key = secret("worker")
-    place = Workplace(redis_url, tmp_path)
-    given = {"GONOGO_SECRET_KEY": key}
-    if source == "file":
-        file = tmp_path / "secret_key"
-        file.touch(0o600)
-        file.write_text(key + "\n")
-        given = {"GONOGO_SECRET_KEY_FILE": str(file)}
-    try:
-        worker = place.start_program(
-            ["-P", "-m", "gonogo.cli", "worker", "--executor", "troublesome"],
-            as_a_user,
-            **given,
-            GONOGO_GITHUB_TOKEN=secret("github"),
-            GONOGO_GITHUB_WEBHOOK_SECRET=secret("deliveries"),
-            GONOGO_TOKEN=secret("token"),
-            AWS_SECRET_ACCESS_KEY=secret("cloud"),
-            TROUBLE_FOUND=str(tmp_path / "found"),
-            TROUBLE_SPARED=str(os.getpid()),
-            TROUBLE_KRAM=MARK[::-1],
-        )
-        place.beat(lambda body: body["worker"].endswith(f"/{worker.pid}"))
-        answer = place.run("snoop", 1)
-        assert answer.verdicts == {0: "pass"}, answer.finished
-        with contextlib.suppress(PermissionError):  # of a user's own process, too: not dumpable
-            assert b"GONOGO_TOKEN" not in Path(f"/proc/{worker.pid}/environ").read_bytes()
-    finally:
-        place.close()
+    key, file = secret("worker"), tmp_path / "secret_key"
+    file.touch(0o600)
+    file.write_text(f"{key}\n")
+    by_file = {"GONOGO_SECRET_KEY_FILE": str(file)}
+    worker = place.start_program(
+        ["-P", "-m", "gonogo.cli", "worker", "--executor", "troublesome"],
+        as_a_user,
+        **(by_file if source == "file" else {"GONOGO_SECRET_KEY": key}),
+        **search(tmp_path / "found"),
+        GONOGO_GITHUB_TOKEN=secret("github"),
+        GONOGO_GITHUB_WEBHOOK_SECRET=secret("deliveries"),
+        GONOGO_TOKEN=secret("token"),
+        AWS_SECRET_ACCESS_KEY=secret("cloud"),
+    )
+    place.beat(lambda body: body["worker"].endswith(f"/{worker.pid}"))
+    answer = place.run("snoop", 1)
+    assert answer.verdicts == {0: "pass"}, answer.finished
+    with contextlib.suppress(PermissionError):  # of a user's own process, too: not dumpable
+        assert b"GONOGO_TOKEN" not in Path(f"/proc/{worker.pid}/environ").read_bytes()
     *findings, above = (tmp_path / "found").read_text().splitlines()
     assert sorted(set(findings)) == [f"{decoy.pid} environ", f"{decoy.pid} mem"]
     assert int(above.removeprefix("ancestors ")) >= 3  # itself, its worker, this test
@@ -86,33 +82,14 @@ def test_a_kernel_finds_no_secret(
 def test_a_local_command_s_kernel_finds_no_secret(
     tmp_path: Path, decoy: subprocess.Popen[bytes]
 ) -> None:
-    words = [
-        "check",
-        "--kernel",
-        "layernorm_bw",
-        "--shape",
-        "1,1,32,64",
-        "--seeds",
-        "1",
-        "--build",
-        "snoop",
-    ]
-    subprocess.run(
-        [sys.executable, "-P", "-m", "gonogo.cli", *words, "--executor", "troublesome"],
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join((PYTHONPATH, str(Path(__file__).parents[2] / "plugins"))),
-            "GONOGO_EXECUTORS": "troublesome=troublesome:Troublesome",
-            "GONOGO_CHILD_VARIABLES": "TROUBLE_*",
-            "GONOGO_TOKEN": secret("token"),
-            "NPM_TOKEN": secret("npm"),
-            "TROUBLE_FOUND": str(tmp_path / "found"),
-            "TROUBLE_SPARED": str(os.getpid()),
-            "TROUBLE_KRAM": MARK[::-1],
-        },
-        preexec_fn=as_a_user,
-        check=True,
-        stdout=subprocess.DEVNULL,
+    kernel = "--kernel layernorm_bw --shape 1,1,32,64 --seeds 1 --build snoop"
+    words = ["check", *kernel.split(), "--executor", "troublesome"]
+    environment = clean_environment(
+        GONOGO_EXECUTORS="troublesome=troublesome:Troublesome",
+        GONOGO_TOKEN=secret("token"),
+        NPM_TOKEN=secret("npm"),
+        **search(tmp_path / "found"),
     )
+    subprocess.run(gonogo(*words), env=environment, preexec_fn=as_a_user, check=True)
     *findings, _ = (tmp_path / "found").read_text().splitlines()
     assert sorted(set(findings)) == [f"{decoy.pid} environ", f"{decoy.pid} mem"]
