@@ -411,19 +411,23 @@ def test_a_wrong_parameter_is_named(
 
 
 @pytest.mark.parametrize(
-    ("path", "status"),
+    ("path", "status", "words"),
     [
-        *((f"/{noun}.json?cursor=x", 400) for noun in PAGES),
-        *((f"/{noun}/nothing", 404) for noun in PAGES),
-        ("/compare?base=a&head=never-built", 422),
-        ("/compare.json?base=a&head=never-built", 422),
+        *((f"/{noun}?cursor=x", 400, "cursor: unknown; follow the link") for noun in PAGES),
+        *((f"/{noun}/nothing", 404, "") for noun in PAGES),
+        ("/compare?base=a&head=never-built", 422, ""),
+        ("/devices", 200, "No devices yet"),
+        ("/devices/none", 404, "No such device"),
     ],
 )
-def test_a_page_of_what_is_not_there_says_so(shared: Api, path: str, status: int) -> None:
-    assert shared.client.get(path).status_code == status
-    if status == 400:
-        detail = shared.client.get(path).json()["detail"]
-        assert detail == "cursor: unknown; follow the link `next` of this list"
+def test_a_page_of_what_is_not_there_says_so(
+    shared: Api, path: str, status: int, words: str
+) -> None:
+    page = shared.client.get(path, headers={"Accept": "text/html"})
+    assert (page.status_code, words in page.text) == (status, True)
+    if status != 200:
+        twin = path.replace("?", ".json?") if "?" in path else f"{path}.json"
+        assert shared.client.get(twin).status_code == status
 
 
 def test_what_is_not_there_is_a_problem_for_programs_and_a_page_for_people(shared: Api) -> None:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -46,10 +47,7 @@ class Pipeline:
 
 @pytest.fixture
 def pipeline(
-    migrated_sqlite_url: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    migrated_sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> Iterator[Pipeline]:
     file = tmp_path / "suite.yaml"
     file.write_text(yaml.safe_dump({**SUITE, "defaults": ON_TTNN}))
@@ -71,14 +69,13 @@ def pipeline(
         def work(_seconds: float) -> None:
             here.on_wait()
             with context.session() as session:
-                queued = jobs.list_(session, state="queued").items
-                for job in queued:
+                for job in jobs.list_(session, state="queued").items:
                     if job.build in here.broken:
                         failure = stored_jobs.unwell(0, "error", "no [b]program[/b]")
                         stored_jobs.report(session, job.id, [failure])
                         stored_jobs.finish(session, job.id)
-                        continue
-                    finish(session, job.id, wrong=job.build in here.wrong)
+                    else:
+                        finish(session, job.id, wrong=job.build in here.wrong)
                 conclude(session)
 
         monkeypatch.setattr(waiting.time, "sleep", work)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,10 +16,7 @@ from tls_hop import Authority, hop
 
 
 def test_a_host_joins_only_where_it_believes_the_authority_that_the_code_names(
-    tmp_path: Path,
-    lite_database_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     for name in ("ours", "another", "host"):
         (tmp_path / name).mkdir()
@@ -38,12 +36,11 @@ def test_a_host_joins_only_where_it_believes_the_authority_that_the_code_names(
 
     monkeypatch.setenv("GONOGO_VAR_DIR", str(tmp_path / "host"))
     with (
-        on_port(lite_database_url, ca_file=str(lab.file)) as (client, _),
+        on_port(migrated_sqlite_url, ca_file=str(lab.file)) as (client, _),
         hop(client.base_url.port or 0, lab.issue("localhost")) as port,
     ):
-        code, printed, _ = gonogo(
-            "add", "lab-1", "--address", "127.0.0.1", url=str(client.base_url)
-        )
+        here = {"url": str(client.base_url)}
+        code, printed, _ = gonogo("add", "lab-1", "--address", "127.0.0.1", **here)
         assert code == 0
         join = ("join", f"https://localhost:{port}", printed.strip())
         assert "GONOGO_CA_FILE: is needed" in gonogo(*join)[2]

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -14,19 +13,12 @@ import pytest
 
 from gonogo_service.cli.operate.supervisor import Child, GaveUp, Supervisor
 from patience import WAIT_S, scaled
+from running_service import family, gone, until
 
 
 def shell(name: str, script: str, folder: Path, stop_s: float = WAIT_S) -> Child:
     """A child that is a shell script."""
     return Child(name, ["/bin/sh", "-c", script], dict(os.environ), folder / f"{name}.log", stop_s)
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait for a condition; fail where it does not come."""
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 def test_a_child_that_is_killed_is_started_again_with_what_it_left_behind_removed(
@@ -49,12 +41,10 @@ def test_a_child_that_is_killed_is_started_again_with_what_it_left_behind_remove
     until(restarted)
     until(lambda: len(kids.read_text().split()) == 2)
     old, new = map(int, kids.read_text().split())
-    assert not psutil.pid_exists(old) or psutil.Process(old).status() == psutil.STATUS_ZOMBIE
+    assert gone(family(old))
     assert psutil.pid_exists(new)
     supervisor.stop()
-    until(
-        lambda: not psutil.pid_exists(new) or psutil.Process(new).status() == psutil.STATUS_ZOMBIE
-    )
+    until(lambda: gone(family(new)))
 
 
 def test_it_gives_up_on_a_child_that_ends_again_and_again(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from gonogo.cli.app import COMMANDS, load, main
 from gonogo.cli.kit import show
 from gonogo.cli.kit.fail_on import HELP, FailOn
 from gonogo.errors import FieldError
+from gonogo.kernels.registry import KERNELS, register
 from gonogo_workers.cli import selections
 
 NIGHTLY = Path(__file__).resolve().parents[3] / "examples" / "nightly.yaml"
@@ -101,6 +103,15 @@ def test_a_misspelled_setting_is_named_where_a_command_fails(
     gonogo.settings.load.cache_clear()
 
 
+def test_after_two_dashes_json_is_a_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["gonogo", "watch", "--", "--json"])
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().err.startswith("gonogo: ")
+
+
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_command_has_help_in_plain_sentences(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -130,6 +141,12 @@ def test_every_kernel_is_listed_and_every_build_has_a_sentence(
     assert ended.value.code == 0
     assert "num_groups" in out
     assert "The right kernel." in out
+
+
+def test_a_kernel_s_name_is_registered_once() -> None:
+    other = replace(KERNELS["softmax"], name="layernorm_bw")
+    with pytest.raises(ValueError, match="there is a kernel 'layernorm_bw' already"):
+        register(other)
 
 
 def test_fail_on_is_one_option_wherever_it_is() -> None:
