@@ -233,21 +233,6 @@ def test_sharpness_comes_from_the_gauge(shared: World) -> None:
     assert stored(shared, test).sharpness == "sharp"
 
 
-def test_changes_over_builds_are_found_and_named(shared: World) -> None:
-    test = {**spec_of(0.36), "shape": [1, 1, 32, 352]}
-    for number in range(8):
-        rows = [row(seed, wrong=number >= 4, bits=str(number)) for seed in range(8)]
-        shared.job(rows, test=test, sequence=number, build=f"n{number}")
-    trends = stored(shared, test).content["trends"]
-    (change,) = trends["builds"]["numbers"]["dx"]["changes"]
-    assert change["at"] == "n4"
-    assert trends["builds"]["numbers"]["dgamma"]["changes"] == []
-    # green all the time: verdicts alone saw nothing
-    assert trends["builds"]["rates"]["changes"] == []
-    today = datetime.now(UTC).date().isoformat()
-    assert [point["name"] for point in trends["days"]["points"]] == [today]
-
-
 def iteration(number: int, outcome: str) -> dict[str, Any]:
     """An iteration of a gtest without arrays."""
     not_judged = {"explanation": "not_judged"}

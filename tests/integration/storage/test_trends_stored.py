@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -93,6 +94,10 @@ def test_what_is_stored_is_what_would_be_computed_and_is_left_when_a_job_has_com
     trend = trends_of(here, test)
     (change,) = trend["numbers"]["dx"]["changes"]
     assert pick(change, "at", "between") == ("n3", ["n3", "n3"])
+    assert trend["numbers"]["dgamma"]["changes"] == []
+    assert trend["rates"]["changes"] == []  # green all the time: verdicts alone saw nothing
+    days = trends_of(here, test, over="days")["points"]
+    assert [point["name"] for point in days] == [datetime.now(UTC).date().isoformat()]
     other = trends_of(here, test, metric="max_abs")
     assert pick(other, "metric", "steps") == ("max_abs", trend["steps"])
     assert other["numbers"] != trend["numbers"]
