@@ -167,8 +167,8 @@ def test_given_statistics_are_those_of_the_raw_rows(kernel: str, names: list[str
     rstd = 1 / np.sqrt(np.square(x - mean[:, None]).mean(axis=1) + 1e-3)
     np.testing.assert_allclose(raw["rstd"], rstd, rtol=1e-12)
     np.testing.assert_allclose(raw.get("mean", mean), mean, rtol=1e-14)
-    own = TestSpec.parse({**fields, "numerics": {"statistics": "own"}})
-    assert list(generate(own, 0)) == ["x", "gamma", "dy"]
+    computing = TestSpec.parse({**fields, "numerics": {"statistics": "own"}})
+    assert list(generate(computing, 0)) == ["x", "gamma", "dy"]
 
 
 def test_row_statistics_do_not_depend_on_the_rows_beside() -> None:

@@ -167,8 +167,8 @@ def test_a_ratio_to_the_declared_tolerance_is_a_known_point(
 def test_numbers_that_are_not_there_leave_it_undecided(
     tolerance: dict[str, float], numbers: dict[str, Any], holds: bool | None
 ) -> None:
-    asked = Tolerance(rtol=0.0, atol=1.0, **tolerance)
-    assert within_stored(asked, None, {"nonfinite": 0, **numbers}) is holds
+    new_tolerance = Tolerance(rtol=0.0, atol=1.0, **tolerance)
+    assert within_stored(new_tolerance, None, {"nonfinite": 0, **numbers}) is holds
 
 
 def test_a_seed_without_numbers_keeps_its_verdict() -> None:

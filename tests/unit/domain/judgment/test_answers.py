@@ -1,5 +1,5 @@
 """The answers of this version of the judge about small kernels, right and wrong: each fault is
-named, its places are said, and each number stays.
+named, its places are entry, and each number stays.
 
 Stored histories hold these numbers. Whoever changes one on purpose raises JUDGE in
 gonogo/spec/verdicts.py, and writes answers.json anew:
@@ -77,12 +77,12 @@ class Case:
         judgment = judge(*given, narrow, self.declared, tolerances=tolerances)
         one = judgment.outputs[name]
         numbers = {"misfit": one.misfit, "way": one.way, "outside": int(one.outside.sum())}
-        said = {"message": one.message, **one.entry(), **numbers}
+        entry = {"message": one.message, **one.entry(), **numbers}
         if self.tolerance is not None:
             limits, advice = judgment.detection_limits(name), judgment.advice(name)
-            said |= {"limits": limits.message, "factors": dict(limits.factors)}
-            said |= {"advice": None if advice is None else asdict(advice)}
-        plain: dict[str, Any] = json.loads(json.dumps(said), parse_float=rounded)
+            entry |= {"limits": limits.message, "factors": dict(limits.factors)}
+            entry |= {"advice": None if advice is None else asdict(advice)}
+        plain: dict[str, Any] = json.loads(json.dumps(entry), parse_float=rounded)
         return plain
 
 

@@ -13,7 +13,7 @@ from gonogo.arithmetic import Program, exact
 from gonogo.arithmetic.formats import round_to
 from gonogo.arithmetic.sums import narrow_sum
 from gonogo.graph import trace
-from gonogo.judgment import Judgment, judge
+from gonogo.judgment import Judgment, judge, reach
 from gonogo.judgment.tolerance import Tolerance
 from gonogo.spec.verdicts import Explanation
 from tests.unit.domain.judgment.kernels import Array, F, graphs, inputs, judged, layernorm, stored
@@ -263,6 +263,7 @@ def test_what_only_an_unknown_order_explains_says_what_it_would_hide() -> None:
     assert f"{len(limits.unseen)} of {limits.tried} faults would not be seen" in judgment.message
 
 
+@pytest.mark.parametrize("sampled", [reach.SAMPLED, 2**12], ids=["whole", "sampled"])
 @pytest.mark.parametrize(
     ("count", "tolerance", "expected", "words"),
     [
@@ -272,8 +273,14 @@ def test_what_only_an_unknown_order_explains_says_what_it_would_hide() -> None:
     ids=["right", "N - 1"],
 )
 def test_a_red_output_is_acquitted_unless_a_fault_is_why_it_fails(
-    count: int, tolerance: Tolerance, expected: Explanation, words: str
+    count: int,
+    tolerance: Tolerance,
+    expected: Explanation,
+    words: str,
+    sampled: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(reach, "SAMPLED", sampled)
     given = inputs(form="bf16")
     y = rounded_everywhere(**given, count=count)
     answer = judged_with(given, y, "bf16", tolerance).outputs["y"]

@@ -1,4 +1,4 @@
-"""What several seeds say together: factors and suspects add up, and their common fault is named."""
+"""Several seeds together: factors and suspects add up, and their common fault is named."""
 
 from __future__ import annotations
 

@@ -452,9 +452,9 @@ def test_a_right_kernel_beside_a_wrong_expectation_is_told_so(wide: bool) -> Non
         for ddof in (0, 1)
     )
     fields = {"kernel": "layernorm_fw", "inputs": inputs, "epsilon": 1e-5}
-    wanted = expected.astype("f8" if wide else "f4")
+    expected_values = expected.astype("f8" if wide else "f4")
     with pytest.raises(AssertionError) as raised:
-        gonogo.compare(y, wanted, rtol=1e-3, atol=1e-3, **fields)
+        gonogo.compare(y, expected_values, rtol=1e-3, atol=1e-3, **fields)
     message = str(raised.value)
     assert "the values that the test expects are wrong" in message
     assert "y: the expected values are off from float64: variance divides by N - 1" in message
@@ -508,8 +508,8 @@ def test_several_outputs_are_one_comparison() -> None:
 
 
 def test_who_takes_the_arrays_judges_them() -> None:
-    taken: list[recorded.Arrays] = []
-    stop = recorded.take(taken.append)
+    sent_arrays: list[recorded.Arrays] = []
+    stop = recorded.take(sent_arrays.append)
     comparison = compared(WRONG, name="n" * 300, arithmetic=None)
     assert comparison.verdict == "not_judged"
     assert comparison.words == "sent to the worker, which judges it"
@@ -517,7 +517,7 @@ def test_who_takes_the_arrays_judges_them() -> None:
         compared(WRONG, rtol=0, atol=1e-6)
     assert gonogo.compare("layernorm_bw", **arrays(WRONG), arithmetic="fused") is None
     stop()
-    first, _, third = taken
+    first, _, third = sent_arrays
     assert (first.fields["kernel"], first.arithmetic) == ("layernorm_bw", None)
     assert first.name == "n" * handover.MAX_NAME
     assert (first.tensors["dx"] == outputs(WRONG)["dx"]).all()

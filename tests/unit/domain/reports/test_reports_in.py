@@ -152,8 +152,8 @@ def test_without_numbers_red_and_green_are_not_judged_and_the_same_name_twice_is
     twice = '<testsuite><testcase name="a"/><testcase name="a"><failure/></testcase></testsuite>'
     (row,) = rows_of(read(twice.encode(), "junit"))
     assert row["verdict"] == "not_judged"
-    said = {name: (one["verdict"], one["outcome"]) for name, one in row["outputs"].items()}
-    assert said == {"a": ("not_judged", "passed"), "a (2)": ("not_judged", "failed")}
+    by_name = {name: (one["verdict"], one["outcome"]) for name, one in row["outputs"].items()}
+    assert by_name == {"a": ("not_judged", "passed"), "a (2)": ("not_judged", "failed")}
 
 
 def test_a_file_without_tests_is_never_green() -> None:
