@@ -8,7 +8,6 @@ import logging
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,14 @@ import psutil
 import pytest
 
 from gonogo.errors import InfrastructureError
-from gonogo.judging.inputs import generate, quantise
-from gonogo.judging.judging import judge
 from gonogo.spec.executors import EMULATOR
-from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.devices import health, locks
 from gonogo_workers.devices.discovery import Device
 from gonogo_workers.devices.health import DeviceSick, Health
 from gonogo_workers.devices.health_monitor import Canary, Order, canaries, canary_of
 from gonogo_workers.executors.builds_file import BuildsFile, ResolvedBuild, resolve_build
-from gonogo_workers.executors.kernel_host import KernelHost
 from gonogo_workers.executors.registry import ExecutorSpec, built_in
-from monitored_device import DEVICE, HOUR_S, NEVER, PLUGINS, SPEC, Lab, monitored_device, retester
+from monitored_device import DEVICE, HOUR_S, NEVER, SPEC, Lab, monitored_device, retester
 from patience import WAIT_S
 from running_service import until
 
@@ -37,24 +32,6 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     """A good device without a monitor yet."""
     with monitored_device(tmp_path, monkeypatch) as lab:
         yield lab
-
-
-def test_a_canary_runs_with_the_same_numbers_on_every_host(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hosts: list[KernelHost] = []
-    canary = lab.canary()
-    run = health.canary(canary.resolved, canary.build, on_wormhole=False, started=hosts.append)
-    test = TestSpec.parse(dict(health.CANARIES[0]))
-    raw = generate(test, 0)
-    given = quantise(test, raw)
-    (host,) = hosts
-    assert (host.alive, psutil.pid_exists(host.pid), host.folder.exists()) == (False,) * 3
-    monkeypatch.syspath_prepend(str(PLUGINS))
-    outputs = import_module("troublesome").reference(test.canonical(), given)
-    judged = judge(test, raw, given, outputs, arithmetic=None).to_json()["outputs"]
-    assert run.digests == {name: judged[name]["digest"] for name in ("dx", "dgamma", "dbeta")}
-    assert run.replay is None  # it declares no arithmetic, and is no Wormhole
 
 
 def test_a_canary_that_nothing_explains_or_that_cannot_start_is_sick(
@@ -172,17 +149,6 @@ def test_a_memory_that_can_t_be_read_is_as_good_as_none(
         lab.sick(retest_s=HOUR_S)  # what can't be written changes nothing else
     assert "can't write" in caplog.text
     lab.remembered.rmdir()
-
-
-@pytest.mark.parametrize("order", [Order.drain, Order.maintenance])
-def test_a_device_takes_work_only_by_the_order_to_work(lab: Lab, order: Order) -> None:
-    monitor = lab.monitor()
-    for _ in range(2):
-        monitor.receive_order(order, 0)
-        assert (monitor.takes_work, lab.changes) == (False, 1)
-    assert monitor.facts["order"] == order.value
-    monitor.receive_order(Order.work, 0)
-    assert (monitor.takes_work, lab.changes) == (True, 2)
 
 
 def test_only_a_new_request_for_a_test_starts_one_and_none_in_maintenance(lab: Lab) -> None:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gonogo.errors import FieldError, JobError
+from gonogo.errors import JobError
 from gonogo.judging.inputs import generate, quantise
-from gonogo.judging.stored_tensors import given_inputs, shaped
+from gonogo.judging.stored_tensors import given_inputs
 from gonogo.spec.test_spec import TestSpec
 from gonogo.workloads import exact_outputs
 from gonogo_workers.reports import dumps
@@ -123,28 +123,14 @@ def test_a_missing_input_is_named_and_the_arrays_of_an_iteration_have_a_limit(
     assert "dy missing" in judged(data).problem
 
 
-def test_a_raw_input_is_rounded_and_tolerances_compare_with_it() -> None:
-    x = GIVEN["x"] * np.float32(1 + 1e-5)
-    raw, given = given_inputs(TEST, {name: GIVEN[name] for name in ("gamma", "dy")}, {"x": x})
-    assert np.array_equal(given["x"], GIVEN["x"])
-    assert np.array_equal(raw["x"], x)
-    assert np.array_equal(raw["dy"], given["dy"])
+def test_a_raw_x_gives_the_raw_statistics() -> None:
     test = TestSpec.parse({"kernel": "layernorm_bw", "shape": [4, 32]})
     drawn = generate(test, 0)
     quantised = quantise(test, drawn)
     others = {name: array for name, array in quantised.items() if name != "x"}
     raw, given = given_inputs(test, others, {"x": drawn["x"]})
-    assert np.array_equal(raw["mean"], drawn["mean"])  # a raw x gives the raw statistics
+    assert np.array_equal(raw["mean"], drawn["mean"])
     assert np.array_equal(given["mean"], quantised["mean"])
-
-
-def test_strangers_and_wrong_types_are_refused() -> None:
-    with pytest.raises(FieldError, match="isn't a tensor"):
-        given_inputs(TEST, {"z": np.zeros(3, np.float32)}, {})
-    with pytest.raises(FieldError, match="float array"):
-        shaped(TEST, "x", np.zeros((4, 32), np.int64))
-    with pytest.raises(JobError, match="x, gamma, dy missing"):
-        given_inputs(TEST, {}, {})
 
 
 def test_a_dump_is_judged_in_several_threads(tmp_path: Path) -> None:
