@@ -19,8 +19,7 @@ from sqlalchemy.orm import Session
 from api import JOB, Api
 from github import APP, TOKEN, GitHubServer, Scripted
 from gonogo_service.background.deliver import Deliver, make_deliver
-from gonogo_service.ci import incoming, report
-from gonogo_service.ci.answering import POLL_GAUGES
+from gonogo_service.ci import answering, incoming, report
 from gonogo_service.ci.model import CommitCheckRow
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
@@ -155,12 +154,15 @@ def test_a_pull_request_gets_a_status_a_check_and_one_comment_that_names_the_new
     assert {answer["state"] for answer in app.answers().values()} == {"told"}
 
 
-def test_an_answer_that_is_lost_on_its_way_makes_nothing_twice(app: Circle) -> None:
+def test_an_answer_that_is_lost_on_its_way_makes_nothing_twice(
+    app: Circle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "MAX_ANNOTATIONS", 2)  # in a request
     github = app.github
     github.most, github.lossy = 1, True
     for number in range(3):
         github.comment(7, f"comment {number}")
-    store_rule(app.api)
+    store_rule(app.api, suites=[SUITE])
     app.deliver("pull_request", pull_request())
     with time_machine.travel(utcnow(), tick=False) as clock:
         for ended in (False, True):
@@ -174,7 +176,8 @@ def test_an_answer_that_is_lost_on_its_way_makes_nothing_twice(app: Circle) -> N
     posts = [path.rpartition("/")[2] for path in github.paths("POST")]
     assert posts.count(HEAD) == 3  # pending twice: the second replaces the first
     assert posts.count("check-runs") == posts.count("comments") == 1
-    assert [len(check["annotations"]) for check in github.checks] == [1]
+    (check,) = github.checks
+    assert len({note["message"] for note in check["annotations"]}) == len(check["annotations"]) == 3
     bodies = [comment["body"].startswith(report.MARKER) for comment in github.comments]
     assert bodies == [False, False, False, True]
     assert set(github.status_of(HEAD).values()) == {"failure"}
@@ -461,7 +464,7 @@ def test_a_check_that_another_pull_request_outshines_is_closed_once_while_gauges
             app.deliver("pull_request", payload)
             app.go()
         for _ in range(3):
-            clock.shift(POLL_GAUGES)
+            clock.shift(answering.POLL_GAUGES)
             app.go()
     closed, _ = app.github.checks
     assert [check["status"] for check in app.github.checks] == ["completed", "in_progress"]
