@@ -199,28 +199,6 @@ def test_a_comparison_takes_as_many_statements_for_three_tests_as_for_one(api: A
         assert f"--seed-start {worst.seed} " in f"{item['check']} "
 
 
-def test_equal_results_of_a_selection_are_classified_once(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for build, failing in ((BASE, 0), (HEAD, 30)):
-        cases = "".join(
-            f'<testcase classname="s" name="t{number}">'
-            + '<failure message="wrong"/>' * (number < failing)
-            + "</testcase>"
-            for number in range(40)
-        )
-        body = f"<testsuites><testsuite name='s'>{cases}</testsuite></testsuites>"
-        path = f"/api/v1/imports?format=junit&build={build}&suite=s"
-        assert api.client.post(path, content=body.encode()).status_code == 201
-    classified: list[Any] = []
-    classify = comparing.classify
-    monkeypatch.setattr(
-        comparing, "classify", lambda *given: classified.append(given) or classify(*given)
-    )
-    counts = api.get(f"/compare?base={BASE}&head={HEAD}")["counts"]
-    assert (sorted(counts.values()), len(classified)) == ([10, 30], 2)
-
-
 def test_of_many_tests_fewer_seeds_of_each_are_compared_and_all_are_counted(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -149,28 +149,3 @@ def test_it_is_renewed_while_it_is_in_force(api: Api) -> None:
     assert api.client.patch(address, json={"reason": "still"}).json()["version"] == 2
     api.client.delete(address)
     assert refusal(api.client.patch(address, json={"owner": "x"}))[1] == "state"
-
-
-def test_the_command_adds_lists_and_ends(
-    migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def gonogo(*words: str) -> tuple[int, str]:
-        code = load(words[0]).main(list(words[1:]), prog_name="gonogo", standalone_mode=False)
-        return int(code or 0), capsys.readouterr().out
-
-    with on_port(migrated_sqlite_url) as (client, context):
-        with context.session() as session:
-            compared_builds.both(session, compared_builds.HOLLOW, {}, {"wrong": True})
-        monkeypatch.setenv("GONOGO_URL", str(client.base_url))
-        assert gonogo("compare", BASE, HEAD)[0] == 1
-        what = ("--name", "layernorm_bw *", "--build", HEAD, "--reason", "[b]known[/b]")
-        waiver = json.loads(gonogo("waivers", "create", *what, "--days", "2", "--json")[1])
-        assert (waiver["owner"], waiver["reason"], waiver["builds"]) == ("local", what[-1], [HEAD])
-        code, output = gonogo("compare", BASE, HEAD)
-        assert (code, "Waived" in output, "by local: [b]known[/b]" in output) == (0, True, True)
-        output = gonogo("waivers", "list")[1]
-        for text in (waiver["id"], f"layernorm_bw *, on {HEAD}", "[b]known[/b]"):
-            assert text in output
-        assert "ended" in gonogo("waivers", "remove", waiver["id"])[1]
-        assert json.loads(gonogo("waivers", "list", "--json")[1])["items"] == []
-        assert gonogo("compare", BASE, HEAD)[0] == 1

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,7 @@ from gonogo.pytest_plugin.spool import PREFIX
 from pytest_plugin import environment, finished, in_a_process, in_this_process
 from servers import free_port
 
+NEXT = "the next run delivers them, or `python -m gonogo.pytest_plugin`"
 KILLED = """
     import gonogo, os, pathlib, pytest, signal, time
 
@@ -42,10 +44,7 @@ KILLED = """
 
 
 def test_a_killed_run_and_one_whose_server_is_away_are_told_once_by_the_next(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    migrated_sqlite_url: str,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, migrated_sqlite_url: str, capsys: Any
 ) -> None:
     run = in_this_process(monkeypatch)
     port = free_port()
@@ -60,10 +59,7 @@ def test_a_killed_run_and_one_whose_server_is_away_are_told_once_by_the_next(
     output_lines = run(folder, f"--gonogo={url}", status=0)
     assert output_lines[-3].startswith(f"not delivered: {url} can't be reached: "), output_lines
     (away,) = set(folder.glob(f"{PREFIX}*")) - {killed}
-    assert (
-        output_lines[-2]
-        == f"numbers: {away.name}; the next run delivers them, or `python -m gonogo.pytest_plugin`"
-    )
+    assert output_lines[-2] == f"numbers: {away.name}; {NEXT}"
     assert main([str(folder)]) == 3
     assert capsys.readouterr().out.count("not delivered: ") == 1, "who is away is asked once"
     spooled_bytes = {path: path.read_bytes() for path in (killed, away)}
@@ -79,11 +75,9 @@ def test_a_killed_run_and_one_whose_server_is_away_are_told_once_by_the_next(
         assert headings == ["numbers", "delivered, too", "delivered, too"], output_lines
         assert ", which was killed: " in output_lines[-3]
         delivered_jobs = jobs()
-        assert sorted(delivered_jobs.values(), key=len) == [
-            {"passed": 1},
-            {"passed": 1},
-            {"passed": 1, "failed": 1, "crash": 1},
-        ]
+        one, two, three = sorted(delivered_jobs.values(), key=len)
+        assert one == two == {"passed": 1}
+        assert three == {"passed": 1, "failed": 1, "crash": 1}
         (job,) = [job for job, outcomes in delivered_jobs.items() if "crash" in outcomes]
         (first, *_) = client.get(f"/api/v1/jobs/{job}/results").json()["items"]
         killer = first["outputs"]["test_suite.py::test_kills_pytest"]
@@ -98,9 +92,8 @@ def test_a_killed_run_and_one_whose_server_is_away_are_told_once_by_the_next(
 
 
 def test_a_child_that_a_test_forked_delivers_nothing(tmp_path: Path) -> None:
-    collector = Collector(
-        lambda: {"suite": "s"}, root=tmp_path, to=str(tmp_path / "kept"), requested=True
-    )
+    to = str(tmp_path / "kept")
+    collector = Collector(lambda: {"suite": "s"}, root=tmp_path, to=to, requested=True)
     collector._add(Record("t.py::test", "passed"))
     collector._pid += 1  # a forked process that runs on into pytest has another id
     collector.pytest_sessionfinish(0)
@@ -111,10 +104,8 @@ def test_a_child_that_a_test_forked_delivers_nothing(tmp_path: Path) -> None:
 
 
 def test_a_run_that_goes_on_is_no_left_over_and_a_damaged_file_is_said(tmp_path: Path) -> None:
-    code = (
-        "from pathlib import Path; from gonogo.pytest_plugin.spool import Spool; s = Spool(Path(), "
-        "'r1', 'x', {}); print(1); input()"
-    )
+    imports = "from pathlib import Path; from gonogo.pytest_plugin.spool import Spool"
+    code = f"{imports}; s = Spool(Path(), 'r1', 'x', {{}}); print(1); input()"
     options = {"cwd": tmp_path, "env": environment(), "stdin": -1, "stdout": -1, "text": True}
     with subprocess.Popen([sys.executable, "-c", code], **options) as other:
         assert other.stdout is not None
@@ -150,10 +141,9 @@ def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert left.path.exists()
     assert (read.id, read.to, read.header) == ("r1", "x", {"suite": "s"})
     assert (read.exit_status, read.finished_at) == (1, "then")
-    assert [encoded(stored.to_json()) for stored in read.records] == [
-        encoded(expected.to_json())
-        for expected in (record, Record("n2", "crash", message=spool.KILLED))
-    ]
+    expected = (record, Record("n2", "crash", message=spool.KILLED))
+    stored = [encoded(one.to_json()) for one in read.records]
+    assert stored == [encoded(one.to_json()) for one in expected]
 
 
 def test_a_file_that_can_t_be_written_stops_no_tests(tmp_path: Path) -> None:
@@ -162,18 +152,12 @@ def test_a_file_that_can_t_be_written_stops_no_tests(tmp_path: Path) -> None:
     first, second = finished(tmp_path, str(path)).ended
     (left,) = tmp_path.glob(f"{PREFIX}*")
     assert first == f"not delivered: {path}: File exists"
-    assert (
-        second
-        == f"numbers: {left.name}; the next run delivers them, or `python -m gonogo.pytest_plugin`"
-    )
+    assert second == f"numbers: {left.name}; {NEXT}"
     path.unlink()
     numbers_line, earlier_line = finished(tmp_path, str(path)).ended
     assert numbers_line.startswith(f"numbers: {path}/")
     assert earlier_line.startswith("delivered, too: the run of ")
     nowhere = tmp_path / "nowhere"
-    assert (
-        finished(nowhere, str(path))
-        .ended[0]
-        .startswith(f"the run can't be stored in {nowhere} until it is delivered: [Errno 2]")
-    )
+    unstored = f"the run can't be stored in {nowhere} until it is delivered: [Errno 2]"
+    assert finished(nowhere, str(path)).ended[0].startswith(unstored)
     assert len(list(path.iterdir())) == 3

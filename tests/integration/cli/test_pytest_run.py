@@ -95,21 +95,16 @@ def test_without_a_server_the_numbers_of_each_seed_go_into_a_file(
     assert output_lines[0].split()[0] == ".H.H.F.."
     begin = next(place for place, line in enumerate(output_lines) if "gonogo: 1 hollow" in line)
     summary = output_lines[begin:]
-    assert summary[1].startswith(
-        "HOLLOW PASS test_kernel.py::test_backward[double-subtract] seeds 0-1, worst: seed "
-    )
-    assert summary[2].startswith(
-        "  layernorm_bw [1, 32, 64]: Hollow pass (arithmetic: blocked sums). Green and wrong"
-    )
-    assert (
-        "Not judged: test_kernel.py::test_loose seed 5: the tolerance is 1,680,000 times "
-        "fp32's own rounding, of which 0.005 was used"
-    ) in output_lines
-    red = (
-        "Not judged: test_kernel.py::test_red: the tolerance is 12,600 times fp32's own "
-        "rounding, and the error 500 times the tolerance"
-    )
-    assert red in output_lines
+    hollow_test = "HOLLOW PASS test_kernel.py::test_backward[double-subtract]"
+    assert summary[1].startswith(f"{hollow_test} seeds 0-1, worst: seed ")
+    judged = "Hollow pass (arithmetic: blocked sums). Green and wrong"
+    assert summary[2].startswith(f"  layernorm_bw [1, 32, 64]: {judged}")
+    for test, times, words in (
+        ("test_loose seed 5", "1,680,000", ", of which 0.005 was used"),
+        ("test_red", "12,600", ", and the error 500 times the tolerance"),
+    ):
+        too_wide = f"the tolerance is {times} times fp32's own rounding{words}"
+        assert f"Not judged: test_kernel.py::{test}: {too_wide}" in output_lines
     assert "6 comparisons of 4 tests: 2 not judged, 2 pass, 2 hollow pass" in output_lines
     assert output_lines[-1].startswith("1 failed, 5 passed, 2 hollow")
     (path,) = project.glob(".gonogo/*.jsonl")
@@ -154,6 +149,15 @@ AT_THE_EDGE = """
     """
 
 
+EDGE = """
+    import gonogo, numpy as np
+
+    def test_edge(gonogo_seed):
+        x = np.random.default_rng(gonogo_seed).normal(size=(4, 64)).astype("f4")
+        y = x / np.sqrt((x * x).mean(-1, keepdims=True) + np.float32(1e-6))
+        inputs = {"x": x, "gamma": np.ones(64, "f4")}
+        gonogo.compare(y, y, rtol=1e-2, kernel="rmsnorm_fw", inputs=inputs)
+    """
 XDIST = ("-p", "xdist.plugin", "-n2")
 
 
@@ -166,17 +170,7 @@ def test_a_test_whose_every_seed_is_suspect_is_not_green(
     tmp_path: Path, parallel: tuple[str, ...], seeds: int, strict: bool, status: int
 ) -> None:
     (tmp_path / "conftest.py").write_text(dedent(AT_THE_EDGE))
-    (tmp_path / "test_edge.py").write_text(
-        dedent("""
-            import gonogo, numpy as np
-
-            def test_edge(gonogo_seed):
-                x = np.random.default_rng(gonogo_seed).normal(size=(4, 64)).astype("f4")
-                y = x / np.sqrt((x * x).mean(-1, keepdims=True) + np.float32(1e-6))
-                inputs = {"x": x, "gamma": np.ones(64, "f4")}
-                gonogo.compare(y, y, rtol=1e-2, kernel="rmsnorm_fw", inputs=inputs)
-            """)
-    )
+    (tmp_path / "test_edge.py").write_text(dedent(EDGE))
     options = [*parallel, "--gonogo=off", f"--gonogo-seeds={seeds}"]
     lines = in_a_process(tmp_path, *options, *(["--gonogo-strict"] * strict), status=status)
     tests = f"test_edge.py::test_edge {'seed 0' if seeds == 1 else 'seeds 0-1'}"
@@ -263,27 +257,23 @@ def test_what_cant_be_judged_changes_no_outcome_and_has_one_line(
     assert output[0].split()[0] == "...FFHHHF"
     start = next(number for number, line in enumerate(output) if "gonogo: 1 hollow" in line)
     places = [line for line in output[:start] if re.match(r"[\w/.]+:\d+: in ", line)]
-    assert [line.split(": in ")[1] for line in places] == [
-        *("test_red", "compare"),
-        "test_typo",
-        "test_its_own_assertion",
-    ], "of a traceback only the test's lines are shown"
+    shown = [line.split(": in ")[1] for line in places]
+    only = "of a traceback only the test's lines are shown"
+    assert shown == ["test_red", "compare", "test_typo", "test_its_own_assertion"], only
     problems = [line for line in output if line.startswith("NOT JUDGED ")]
     unknown = "test.kernel: unknown value; did you mean 'l2norm_"
-    assert [line.partition(": ")[::2] for line in problems[1:3]] == [
+    for line, test, words in zip(
+        problems,
+        ("no_kernel", "no_input", "no_array", "red", "its_own_assertion"),
         (
-            "NOT JUDGED test_odd.py::test_no_input",
+            unknown,
             "gamma, beta missing: layernorm_fw needs x, gamma, beta",
-        ),
-        (
-            "NOT JUDGED test_odd.py::test_no_array",
             "TypeError: gamma must be an array of real numbers; got str of <U4",
+            *(unknown, unknown),
         ),
-    ]
-    for line, test in zip(
-        (problems[0], *problems[3:]), ("no_kernel", "red", "its_own_assertion"), strict=True
+        strict=True,
     ):
-        assert line.startswith(f"NOT JUDGED test_odd.py::test_{test}: {unknown}")
+        assert line.startswith(f"NOT JUDGED test_odd.py::test_{test}: {words}")
     hollow = "test_odd.py::test_own seeds 0-2"
     assert output[start + 1] == f"HOLLOW PASS {hollow} (own kernel), worst: seed 2"
     assert "tolerance_ratio 0.4" in output[start + 3], "the worst seed's numbers"
@@ -354,9 +344,8 @@ def test_the_commit_is_what_the_ci_says(
     if commit is not None:
         commit = {"repository": "org/name", "sha": commit[0], "pull_request": commit[1]}
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "event.json").write_text(
-        json.dumps({"pull_request": {"number": 7, "head": {"sha": "b" * 40}}})
-    )
+    pull = {"number": 7, "head": {"sha": "b" * 40}}
+    (tmp_path / "event.json").write_text(json.dumps({"pull_request": pull}))
     assert surroundings.commit_of(variables) == commit
 
 
