@@ -35,19 +35,16 @@ def test_the_steps_are_the_settings_commands_in_order_else_tt_smi_where_it_is(
     smi.write_text("#!/bin/sh\n")
     smi.chmod(0o755)
     commands = {"reset_device": "mend {index}", "reload_driver": "reload"}
+    all_steps = [
+        ("reset_device", ("mend", "3"), 120),
+        ("reload_driver", ("reload",), 300),
+        ("reset_host", ("switch", "wormhole:3"), 900),
+    ]
     for settings, device, steps in (
         (Settings(tt_smi=str(smi)), ON_CHIP, [("reset_device", (str(smi), "-r", "3"), 120)]),
         (Settings(tt_smi=str(smi)), VIRTUAL, []),
         (Settings(tt_smi=str(tmp_path / "missing")), ON_CHIP, []),
-        (
-            Settings(**commands, reset_host="switch {name}"),
-            ON_CHIP,
-            [
-                ("reset_device", ("mend", "3"), 120),
-                ("reload_driver", ("reload",), 300),
-                ("reset_host", ("switch", "wormhole:3"), 900),
-            ],
-        ),
+        (Settings(**commands, reset_host="switch {name}"), ON_CHIP, all_steps),
     ):
         planned = (REOPEN, *(RecoveryStep(*step) for step in steps))
         assert recovery.planned_steps(settings, device) == planned
