@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from gauge_results import numbers
 from gonogo.cli.app import app
-from gonogo.closeness import NEEDED_RTOLS
 from gonogo.errors import FieldError
 from gonogo.gauge import advice, comparators, kernels, windows
 from gonogo.gauge.comparators import Comparator, above
@@ -33,27 +33,11 @@ ATOL = Comparator("allclose", 1e-3)
 TEST = spec(tolerance={"dx": {"rtol": 1e-3, "atol": 0.5}})
 
 
-def numbers(error: float, **more: Any) -> dict[str, Any]:
-    """Statistics of an output whose every metric is `error`."""
-    return {
-        "count": 100,
-        "nonfinite": 0,
-        "needed_atol": {f"{rtol:g}": error for rtol in NEEDED_RTOLS},
-        "pcc_deficit": min(error**2, 2.0),
-        "rel_frobenius": error,
-        "ulp_max": 100 * error,
-        "rounding_ratio": 1.0,
-        "arithmetic": "fp32-inside",
-        "detection_limits": ["a common factor below 0.3 %"],
-        **more,
-    }
-
-
 def right(error: float, *, part: str = "correct", seed: int = 0, **more: Any) -> dict[str, Any]:
     """Return the row of a right kernel; more may be its `edge`, or numbers of its output."""
     edge = more.pop("edge", None)
     edges = None if edge is None else {"dx": {**numbers(edge), "alarm": 0.0}}
-    outputs = {"dx": numbers(error, **{"explanation": "explained", **more})}
+    outputs = {"dx": {**numbers(error), "explanation": "explained", **more}}
     about = {"kind": "go", "able": None, "verdict": "pass", "explanation": "explained"}
     return {"part": part, "seed": seed, **about, "outputs": outputs, "edges": edges}
 
@@ -214,10 +198,10 @@ def test_what_no_seed_of_a_kernel_could_have_shown_stands_beside_its_arithmetic(
     rows[1]["outputs"]["dx"]["detection_limits"] = ["a common factor below 0.1 %", "gamma in bf16"]
     gauge = report(TEST, [*rows, wrong(0.05)])
     (dx,) = gauge.arithmetic["correct"]
-    assert (dx.output, dx.arithmetic, dx.seeds) == ("dx", "fp32-inside", 2)
+    assert (dx.output, dx.arithmetic, dx.seeds) == ("dx", "fused", 2)
     assert dx.detection_limits == ["a common factor below 0.1 %"]
     (bug,) = gauge.arithmetic["bug"]
-    assert (bug.arithmetic, bug.closest, bug.detection_limits) == (None, "fp32-inside", [])
+    assert (bug.arithmetic, bug.closest, bug.detection_limits) == (None, "fused", [])
 
 
 def test_kernels_with_equal_arithmetics_stand_together() -> None:

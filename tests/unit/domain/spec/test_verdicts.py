@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+import pkgutil
 from typing import Any
 
 import pytest
 
+from gonogo import flakiness
+from gonogo.spec.described import Described
 from gonogo.spec.tolerances import Tolerance
 from gonogo.spec.verdicts import (
     WORST_FIRST,
@@ -47,6 +51,14 @@ def test_worst_first_is_the_missions_order() -> None:
     assert [member.rank for member in WORST_FIRST] == list(range(12))
     judging = {member.value for member in Verdict if member.judges_kernel}
     assert judging == {"fail", "pass_by_tolerance", "fail_by_tolerance", "suspect", "pass"}
+
+
+def test_every_verdict_class_and_cause_says_what_it_means() -> None:
+    for module in pkgutil.iter_modules(flakiness.__path__, "gonogo.flakiness."):
+        importlib.import_module(module.name)
+    described = Described.__subclasses__()
+    assert len(described) >= 10
+    assert [member for kind in described for member in kind if not member.sentence] == []
 
 
 def test_the_worst_of_some() -> None:
