@@ -67,7 +67,7 @@ With this tolerance the right kernel passes, and the wrong one of tt-train-2025 
 
 
 @dataclass(frozen=True)
-class BuildChoice:
+class OfferedBuild:
     """A build to choose."""
 
     name: str
@@ -101,7 +101,7 @@ class FormView:
     executors: tuple[str, ...]
     reporters: tuple[str, ...]
     """The executors that run tests which exist already."""
-    builds: tuple[BuildChoice, ...]
+    builds: tuple[OfferedBuild, ...]
     numerics: tuple[NumericsChoice, ...]
     suites: tuple[str, ...]
     """Suites of earlier selections."""
@@ -123,7 +123,7 @@ def new_job(session: Session, query: Mapping[str, str]) -> FormView:
     begun, notice, url = _begun(session, query)
     built, served = queue_estimate.executors(session)
     registered = (
-        BuildChoice(
+        OfferedBuild(
             build.name,
             f"{build.executor}, {build.branch}"
             + (f", commit {build.commit[:12]}" if build.commit else ""),
@@ -148,7 +148,7 @@ def new_job(session: Session, query: Mapping[str, str]) -> FormView:
 
 
 @cache
-def _defined_builds() -> tuple[BuildChoice, ...]:
+def _defined_builds() -> tuple[OfferedBuild, ...]:
     """Return the builds that need no registration; those of the emulator say what is wrong."""
     from gonogo.emulator import builds_of  # it loads NumPy, which other pages don't need
 
@@ -158,11 +158,11 @@ def _defined_builds() -> tuple[BuildChoice, ...]:
         for build in (*kernel.emulated_builds, *kernel.public_bugs):
             kernels_of.setdefault((build, known[build].sentence), []).append(name)
     emulated = (
-        BuildChoice(build, sentence, EMULATOR, () if len(some) == len(KERNELS) else tuple(some))
+        OfferedBuild(build, sentence, EMULATOR, () if len(some) == len(KERNELS) else tuple(some))
         for (build, sentence), some in kernels_of.items()
     )
     installed = (
-        BuildChoice(
+        OfferedBuild(
             build.name, build.sentence, executor.name, _kernels_of(own_builds()[build.name])
         )
         for executor in EXECUTORS.values()

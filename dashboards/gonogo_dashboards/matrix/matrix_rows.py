@@ -13,6 +13,7 @@ from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.build_cells import seeds_of
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
+from gonogo_service.compare import build_choices
 from gonogo_service.tests import entry_names, matrices
 from gonogo_service.tests.matrices import BuildRecord, Place
 from gonogo_service.tests.model import TestSpecRow
@@ -28,7 +29,6 @@ class MatrixBuild:
     """
 
     name: str
-    url: str
     began: str
     """When the first of its jobs ended."""
     commit: str
@@ -43,7 +43,8 @@ class MatrixBuild:
     def about(self) -> str:
         """Return the sentence that hovering shows."""
         commit = f"commit {self.commit[:12]}, " if self.commit not in ("–", self.name) else ""
-        return f"{self.name}: {self.began}, {commit}{self.author}"
+        about = f"{self.name}: {self.began}, {commit}{self.author}"
+        return f"{about}. Compare it with another build."
 
 
 @dataclass(frozen=True)
@@ -119,15 +120,14 @@ def heads_of(
     older: BuildRecord | None = None,
 ) -> tuple[MatrixBuild, ...]:
     """Return the columns; older: the build that the last one is compared with."""
-    heads, commits = [], matrices.commits(session, builds)
-    for place, (build, base) in enumerate(zip(builds, [*builds, older][1:], strict=True)):
+    heads, choices = [], build_choices.read(session, builds)
+    bases = [*builds, older][1:]
+    for place, (build, base, choice) in enumerate(zip(builds, bases, choices, strict=True)):
         cells = [cell for row in rows if (cell := row.cells[place])]
         hollow, red = (sum(getattr(one, kind) for one in cells) for kind in ("hollow", "red"))
         compared = None if base is None else urls.compare(base.name, build.name)
-        url, commit = urls.jobs({"build": build.name}), commits[build.name]
-        author = commit.author or f"submitted by {commit.submitter}"
-        about = words.moment(build.began_at), commit.sha or "–", author
-        heads.append(MatrixBuild(build.name, url, *about, build.sequence, hollow, red, compared))
+        about = words.moment(build.began_at), choice.commit or "–", choice.by
+        heads.append(MatrixBuild(build.name, *about, build.sequence, hollow, red, compared))
     return tuple(heads)
 
 

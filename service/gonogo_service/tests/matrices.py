@@ -12,7 +12,6 @@ from sqlalchemy.orm import Session, aliased
 
 from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.spec.executors import EMULATOR
-from gonogo_service.builds.model import BuildRow
 from gonogo_service.jobs.model import JobLabelRow, JobRow
 from gonogo_service.kit.database.each import among
 from gonogo_service.kit.database.paging import Page
@@ -40,15 +39,6 @@ class BuildRecord(NamedTuple):
     newest_job: str
     began_at: datetime | None
     """When the first of its jobs ended that counts; None: none has."""
-
-
-class Commit(NamedTuple):
-    """The commit of a build, as it was registered, else as its newest job names it."""
-
-    sha: str | None
-    author: str | None
-    submitter: str
-    """Who submitted the newest job."""
 
 
 class Place(NamedTuple):
@@ -95,15 +85,6 @@ def _builds() -> Select[*tuple[Any, ...]]:
     began = first.order_by(JobRow.id).limit(1).correlate(ran).scalar_subquery()
     columns = shown.branch, shown.build_sequence, shown.build, shown.id, began
     return select(*columns).join(ran, shown.id == newest.scalar_subquery())
-
-
-def commits(session: Session, builds: Collection[BuildRecord]) -> dict[str, Commit]:
-    """Return the commits of some builds by the builds' names."""
-    named = func.coalesce(BuildRow.commit, JobRow.commit["sha"].as_string())
-    query = select(JobRow.build, named, BuildRow.author, JobRow.owner)
-    query = query.outerjoin(BuildRow, BuildRow.name == JobRow.build)
-    of_builds = JobRow.id.in_([build.newest_job for build in builds])
-    return {name: Commit(*row) for name, *row in session.execute(query.where(of_builds))}
 
 
 def main_branch(known: Collection[BuildRecord]) -> str | None:
