@@ -109,6 +109,11 @@ def nudged(y: Array) -> None:
     y[4, 9] *= 1 + 2.0**-17
 
 
+def totals(order: str) -> Program:
+    form = "fp16" if order == "4 lanes" else "bf16"
+    return Program(stored={"dbeta.total": form}, totals=order)
+
+
 def nudged_less(y: Array) -> None:
     y[4, 9] *= 1 + 2.0**-19.5
 
@@ -169,7 +174,7 @@ def beta_subtracted(y: Array) -> None:
 
 TIGHT = Tolerance(rtol=1e-9)
 PLACES = np.arange(COLUMNS)
-STORED, TOTALS = Program(stored={"rstd": "bf16"}), Program(stored={"dbeta.total": "bf16"})
+STORED = Program(stored={"rstd": "bf16"})
 MOST_STORED = Program(stored=dict.fromkeys(("xhat", "P", "s1", "s2"), "bf16"))
 UNKNOWN, UNKNOWN_SUMS = Program(narrow="bf16"), Program(narrow="bf16", narrow_sums=True)
 PADDED, BIASED, WIDE = ("padded:variance",), ("unbiased:variance",), Tolerance(atol=0.03)
@@ -253,7 +258,9 @@ CASES = {
     "suspect": Case("rmsnorm", spoil=nudged_less),
     "truncated": Case("forward", form="bf16/zero"),
     "most stored": Case("backward", "dx", form="bf16", program=MOST_STORED),
-    "totals in bf16": Case("backward", "dbeta", form="bf16", program=TOTALS),
+    "totals in bf16": Case("backward", "dbeta", form="bf16", program=totals("running")),
+    "totals in two parts": Case("backward", "dbeta", form="bf16", program=totals("2 parts")),
+    "totals in four lanes": Case("backward", "dbeta", form="fp16", program=totals("4 lanes")),
     "an unknown order": Case("forward", form="bf16", program=UNKNOWN, tolerance=TIGHT),
     "an unknown order of sums": Case("forward", form="bf16", program=UNKNOWN_SUMS),
     "padded, an unknown order": Case("forward", "y", PADDED, "bf16", program=UNKNOWN),
