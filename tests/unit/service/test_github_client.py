@@ -66,20 +66,6 @@ def later(**time: float) -> Any:
     return time_machine.travel(datetime.now(UTC) + timedelta(**time), tick=False)
 
 
-def test_a_token_sets_statuses_and_comments_but_makes_no_check_runs(
-    server: GitHubServer, github: GitHub
-) -> None:
-    status(github)
-    (commit_status,) = server.statuses
-    assert (commit_status["sha"], commit_status["state"]) == (SHA, "success")
-    path = f"/issues/comments/{create_comment(github, 'one')}"
-    github.call("PATCH", REPOSITORY, path, {"body": "two"})
-    assert [comment["body"] for comment in server.comments] == ["two"]
-    assert not github.may_check(REPOSITORY)
-    with pytest.raises(Refused, match="authenticate via a GitHub App"):
-        create_check(github)
-
-
 def test_an_app_proves_who_it_is_and_renews_its_tokens_in_time(
     server: GitHubServer, app: GitHub
 ) -> None:

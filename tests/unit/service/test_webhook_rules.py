@@ -8,7 +8,7 @@ from email.utils import format_datetime
 
 import pytest
 import time_machine
-from standardwebhooks import Webhook, WebhookVerificationError
+from standardwebhooks import Webhook
 
 from gonogo_service.kit.principals import Keys
 from gonogo_service.kit.problems import BadField
@@ -16,30 +16,17 @@ from gonogo_service.webhooks import addresses
 from gonogo_service.webhooks.model import DeliveryRow
 from gonogo_service.webhooks.secrets import Box, check_secret, new_secret
 from gonogo_service.webhooks.sending import requested_delay
-from gonogo_service.webhooks.signing import Unverified, recent, signatures, verify
+from gonogo_service.webhooks.signing import Unverified, recent, verify
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 PUBLIC = "93.184.216.34"
 
 
-def headers(moment: datetime, signature: str) -> dict[str, str]:
-    stamp = str(int(moment.timestamp()))
-    return {"webhook-id": "m1", "webhook-timestamp": stamp, "webhook-signature": signature}
-
-
-def test_the_public_library_verifies_what_we_sign() -> None:
-    secret, old_secret, body, moment = new_secret(), new_secret(), "{}", datetime.now(UTC)
-    given = headers(moment, signatures([secret, old_secret], "m1", moment, body))
-    for accepted in (secret, old_secret):
-        assert Webhook(accepted).verify(body, given) == {}
-    for other, changed in ((secret, body + " "), (new_secret(), body)):
-        with pytest.raises(WebhookVerificationError):
-            Webhook(other).verify(changed, given)
-
-
 def test_we_verify_what_the_public_library_signs() -> None:
     secret, body, moment = new_secret(), b"{}", datetime.now(UTC)
-    given = headers(moment, "v1,AAAA " + Webhook(secret).sign("m1", moment, body.decode()))
+    signature = "v1,AAAA " + Webhook(secret).sign("m1", moment, body.decode())
+    stamp = str(int(moment.timestamp()))
+    given = {"webhook-id": "m1", "webhook-timestamp": stamp, "webhook-signature": signature}
     verify([secret], given, body)
     times = ("soon", "9" * 12, "9" * 400, "1_0", "\u0661", "-5", "")
     changes = [{"webhook-timestamp": text} for text in times]

@@ -17,16 +17,6 @@ def canary(device: str, digest: str, since: int = 0, at: int | None = None) -> C
     return CanaryResult(f"lab-1/{device}", digest, *times)
 
 
-def test_the_first_canary_teaches_and_a_second_device_confirms() -> None:
-    first = judge(None, [canary("a", "x")])
-    assert (first.golden, first.change) == (Golden("x", "lab-1/a"), DigestChange.learned)
-    again = judge(first.golden, [canary("a", "x", 0, 5)])
-    assert (again.golden, again.change) == (first.golden, None)
-    second = judge(first.golden, [canary("a", "x", 0, 5), canary("b", "x", 6)])
-    assert (second.golden, second.change) == (KNOWN, DigestChange.confirmed)
-    assert judge(None, []).golden is None
-
-
 def test_a_deviating_device_is_accused_once_another_of_its_host_gives_the_golden_digest() -> None:
     before = judge(KNOWN, [canary("a", "x", 0, 9), canary("b", "y", 10)])
     assert (before.accused, before.change) == ((), None)

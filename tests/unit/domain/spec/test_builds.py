@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from gonogo.emulator import builds_of
@@ -14,7 +12,6 @@ from gonogo.spec.builds import (
     Build,
     DeclaredBuild,
     check_kernel,
-    emulator_build,
     known_build,
     own_builds,
 )
@@ -42,26 +39,6 @@ def test_torch_s_builds_declare_no_arithmetic_and_few_outputs_where_they_add_a_l
     assert few == {name for name in builds if "linear" in name}
 
 
-UNKNOWN = ("moreh", "bf16: x^ stored", "generic", "torch-eager", "", 7)
-
-
-@pytest.mark.parametrize(
-    ("data", "field"),
-    [
-        ({}, "build.executor"),
-        ({"executor": "ttnn", "command": "rm"}, "build.command"),
-        *(({"executor": "ttnn", "arithmetic": name}, "build.arithmetic") for name in UNKNOWN),
-        ({"executor": "ttnn", "outputs": []}, "build.outputs"),
-        ({"executor": "ttnn", "outputs": "dx"}, "build.outputs"),
-        ("x", "build"),
-    ],
-)
-def test_a_wrong_build_names_its_field(data: Any, field: str) -> None:
-    with pytest.raises(FieldError) as caught:
-        DeclaredBuild.parse(data, "build")
-    assert caught.value.field == field
-
-
 def test_an_unknown_arithmetic_is_named_with_those_there_are() -> None:
     words = r"did you mean 'tt-train'\? .*one of tt-train, ttnn, worm"
     with pytest.raises(FieldError, match=words):
@@ -75,9 +52,6 @@ def test_each_named_defect_is_a_build_of_the_emulator() -> None:
     assert set(named.split()) <= set(builds)
     assert {build.arithmetic for build in builds.values()} == {"tt-train"}
     assert sorted(builds.values(), key=lambda build: build.order) == list(builds.values())
-    assert emulator_build("tt-train-2025").executor == "emulator"
-    with pytest.raises(FieldError, match=r"build: unknown build; did you mean 'tt-train-2025'\?"):
-        emulator_build("tt-train-2026")
 
 
 @pytest.mark.parametrize("kernel", ["layernorm_fw", "layernorm_bw"])
@@ -89,34 +63,6 @@ def test_a_kernel_s_builds_are_those_whose_fault_changes_it(kernel: str) -> None
         if build.is_wrong or not build.outputs or build.fate or name in releases
     )
     assert (*KERNELS[kernel].emulated_builds, *KERNELS[kernel].public_bugs) == changing
-
-
-SHIFTED = "layernorm_bw, rmsnorm_fw, rmsnorm_bw; it"
-
-
-@pytest.mark.parametrize(
-    ("name", "executor", "kernel", "message"),
-    [
-        ("group-boundaries", "emulator", "layernorm_fw", "only of groupnorm_fw; it would run as"),
-        ("drop-s1", "emulator", "layernorm_fw", "only of layernorm_bw; it would run as"),
-        ("mean-last-tile-missing", "emulator", "layernorm_bw", "only of layernorm_fw; it would"),
-        ("mean-last-tile-missing", "emulator", "rmsnorm_fw", "did you mean 'last-tile-missing'"),
-        ("gamma-shifted-tile", "emulator", "groupnorm_fw", SHIFTED),
-        ("ttnn-legacy", "ttnn", "layernorm_bw", "no output of layernorm_bw (dx, dgamma, dbeta)"),
-    ],
-)
-def test_a_build_of_another_kernel_is_refused_with_the_builds_that_belong(
-    name: str, executor: str, kernel: str, message: str
-) -> None:
-    build = known_build(name, executor)
-    assert build is not None
-    with pytest.raises(FieldError) as caught:
-        check_kernel(build, kernel, "builds.3")
-    assert (caught.value.field, caught.value.value) == ("builds.3", name)
-    assert message in str(caught.value)
-    emulated = "one of " + ", ".join(KERNELS[kernel].emulated_builds)
-    with_y = "a build with one of them; this one has y"
-    assert caught.value.limit == (emulated if executor == "emulator" else with_y)
 
 
 def test_every_kernel_takes_its_builds() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gonogo.errors import FieldError
-from gonogo.spec.selections import Selection, check_executor, is_selection, sample
+from gonogo.spec.selections import Selection, check_executor, sample
 from parsed_tests import parse_test
 
 KERNEL = {"kernel": "layernorm_bw", "shape": [2, 32]}
@@ -50,8 +50,6 @@ def test_the_canonical_form_gives_the_same_selection_back(
     [
         ({"selection": None}, "test.selection"),
         ({"selection": []}, "test.selection"),
-        ({**chosen(), "shape": [1]}, "test.shape"),
-        (chosen(tests="A"), "test.selection.tests"),
         (chosen(suite=""), "test.selection.suite"),
         (chosen(suite="x" * 201), "test.selection.suite"),
         (chosen(filter=3), "test.selection.filter"),
@@ -70,13 +68,6 @@ def test_a_wrong_field_is_named(data: dict[str, Any], field: str) -> None:
     with pytest.raises(FieldError) as caught:
         parse_test(data)
     assert caught.value.field == field
-
-
-def test_the_path_of_the_request_is_named() -> None:
-    with pytest.raises(FieldError) as caught:
-        Selection.parse(chosen(suite=1), path="jobs.3.test")
-    assert caught.value.field == "jobs.3.test.selection.suite"
-    assert (is_selection(KERNEL), is_selection([])) == (False, False)
 
 
 @pytest.mark.parametrize(

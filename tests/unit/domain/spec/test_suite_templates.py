@@ -43,15 +43,6 @@ def test_a_matrix_makes_a_test_of_each_combination() -> None:
     assert "matrix" not in templates[0].body
 
 
-def test_a_wrong_field_is_named_where_it_was_written() -> None:
-    plain, grid = suite({"test": {"shape": [1, 2]}}, {"name": "g", "matrix": {"shape": [[3, 4]]}})
-    assert plain.where("test.shape") == "entries.0.test.shape"
-    assert grid.where("test.shape.1") == "entries.1.matrix.shape.0.1"
-    assert grid.where("test.shapes") == "entries.1.test.shapes"
-    (inline,) = expand({"entries": [{"test": {"shape": [1]}}]}, "suite")
-    assert inline.where("seeds.count") == "suite.entries.0.seeds.count"
-
-
 @pytest.mark.parametrize(
     ("entries", "field"),
     [

@@ -121,18 +121,13 @@ def test_what_matters_changes_the_key_and_the_tolerance_alone_keeps_the_workload
 
 
 BAD: list[tuple[Any, str, str | None]] = [
-    (bw(kernel="layernorm"), "kernel", "layernorm_bw"),
     (bw(kernel=None), "kernel", "layernorm_bw"),
-    (bw(color="red"), "color", "shape"),
-    ({"kernel": "layernorm_bw"}, "shape", None),
     *((bw(shape=shape), "shape", "dimensions") for shape in ([], "4,64")),
     (bw(shape=[1] * 9), "shape", "8"),
     (bw(shape=[0, 64]), "shape.0", ">= 1"),
     *((bw(shape=[4, n]), "shape.1", ">= 1") for n in (-64, 64.5, True, math.inf, {})),
     *((bw(shape=shape), "shape", "67108864") for shape in ([8193] * 2, [2**30] * 8)),
-    (bw(shape=[10**4000] * 2), "shape", "67108864"),  # more digits than Python writes
     *((bw(epsilon=n), "epsilon", "> 0") for n in (0, -1e-6, math.nan, "1e-6", True, 10**400)),
-    (numerics(input="int8"), "numerics.input", "bfp8_b"),
     (numerics(input={"beta": "bf16"}), "numerics.input.beta", "rstd"),
     (numerics(input={"x": "f8"}), "numerics.input.x", "bf16"),
     (numerics(statistics="own", input={"mean": "fp32"}), "numerics.input.mean", "gamma"),
@@ -168,7 +163,6 @@ BAD: list[tuple[Any, str, str | None]] = [
     (drawn(gamma="ones"), "inputs.gamma", None),
     (bw(inputs="uniform"), "inputs", None),
     (bw(memory="l1"), "memory", "interleaved"),
-    (bw(memory={"sharded": [0, 8]}), "memory.sharded.0", ">= 1"),
     (bw(memory={"sharded": 8}), "memory.sharded", None),
     (bw(memory={"grid": [8, 8]}), "memory.grid", "sharded"),
     (bw(program="fast"), "program", "welford"),
@@ -192,7 +186,6 @@ BAD: list[tuple[Any, str, str | None]] = [
     (exact(epsilon=2.0), "epsilon", "<= 1"),
     (exact(epsilon=1e-4, numerics={"input": "fp16"}), "epsilon", "<= 1.5"),
     ([], "", None),
-    (None, "", None),
 ]
 
 
@@ -206,13 +199,6 @@ def test_bad_input_names_field_value_and_limit(data: Any, field: str, limit: str
     assert limit is None or (limit in str(caught.value.limit) and limit in str(caught.value))
 
 
-def test_the_limit_of_elements_is_the_callers_and_stands_in_the_message() -> None:
-    TestSpec.parse(bw(shape=[10, 10]), max_elements=100)
-    words = r"job\.test\.shape: has 110 elements \(allowed: 100 elements\); got \[10, 11\]"
-    with pytest.raises(FieldError, match=words):
-        TestSpec.parse(bw(shape=[10, 11]), max_elements=100, path="job.test")
-
-
 def test_constructing_a_spec_checks_it_too() -> None:
     with pytest.raises(ValidationError, match=r"shape\.0"):
         TestSpec(kernel="layernorm_bw", shape=(0, 4))
@@ -221,12 +207,6 @@ def test_constructing_a_spec_checks_it_too() -> None:
     with pytest.raises(FieldError, match=r"^shape\.0"):
         spec.replace(shape=(0, 4))
     assert spec.replace(epsilon=1e-5) == TestSpec.parse(bw(epsilon=1e-5))
-
-
-def test_a_huge_value_is_shown_in_part_only() -> None:
-    with pytest.raises(FieldError) as caught:
-        TestSpec.parse(bw(program="x" * 100_000))
-    assert len(str(caught.value)) < 300
 
 
 def test_a_spec_says_names_shapes_formats_and_regimes_of_its_tensors() -> None:
