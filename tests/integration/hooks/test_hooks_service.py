@@ -15,7 +15,6 @@ from sqlalchemy import text
 from standardwebhooks import Webhook
 
 from api import Api, in_process, refusal
-from background_thread import running, short
 from gonogo_service.ci import incoming
 from gonogo_service.kit.database.encoding import utcnow
 from hook_payloads import BEFORE, HEAD, NEXT, REPOSITORY, check_suite, deliver, pull_request, push
@@ -31,7 +30,6 @@ from hook_service import (
 )
 from patience import scaled
 from records import pick
-from running_service import until as eventually
 from suite_runs import SUITE
 
 
@@ -71,14 +69,6 @@ def test_a_push_starts_the_suite_on_head_and_base_and_says_for_whom(api: Api) ->
 
 def replay(api: Api, delivery: dict[str, Any]) -> int:
     return api.client.post(f"/api/v1/hooks/deliveries/{delivery['id']}:replay").status_code
-
-
-def test_the_background_works_off_what_comes_in(lite: Api, redis_url: str) -> None:
-    store_rule(lite)
-    with running(short(str(lite.settings.database_url), redis_url)):
-        deliver(lite.client, "push", push())
-        eventually(lambda: came(lite)[0]["state"] == "started")
-    assert lite.rows()["runs"] == 2
 
 
 def test_what_ran_for_a_commit_is_not_run_again_but_on_request(lite: Api) -> None:

@@ -218,16 +218,6 @@ def test_a_failure_that_a_plug_in_runs_again_stays_a_failure(project: Project) -
     assert whole["message"].startswith("failed, then run again: ")
 
 
-def test_a_timeout_that_pytest_timeout_ends_the_process_with_is_a_hang(project: Project) -> None:
-    project.write(
-        test_a="import pytest, time\n@pytest.mark.timeout(0.5, method='thread')\n"
-        "def test_slow(): time.sleep(60)\n"
-    )
-    with project.running({"all": {}}, ("-p", "pytest_timeout")) as executor:
-        (report,) = executor.report({"suite": "all"}, iteration=0)
-    assert (report["name"], report["outcome"]) == ("test_a.py::test_slow", "hang")
-
-
 def test_a_crash_keeps_what_finished_names_the_test_and_says_what_was_not_run(
     project: Project,
 ) -> None:
@@ -241,23 +231,26 @@ def test_a_crash_keeps_what_finished_names_the_test_and_says_what_was_not_run(
     assert (last["outcome"], last["message"]) == ("skipped", not_run)
 
 
+LATE = "import atexit\natexit.register(os.abort)\ndef test_fine(): pass\n"
+SLOW = "@pytest.mark.timeout(0.5, method='thread')\ndef test_slow(): time.sleep(60)\n"
+
+
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "command", "expected"),
     [
-        ("def test_quits(): os._exit(0)\n", {"test_a.py::test_quits": "crash"}),
-        (
-            "import atexit\natexit.register(os.abort)\ndef test_fine(): pass\n",
-            {"test_a.py::test_fine": "passed", "(exit)": "crash"},
-        ),
-        ("os.abort()\n", {"(collection)": "crash"}),
+        ("def test_quits(): os._exit(0)\n", (), {"test_a.py::test_quits": "crash"}),
+        (LATE, (), {"test_a.py::test_fine": "passed", "(exit)": "crash"}),
+        ("os.abort()\n", (), {"(collection)": "crash"}),
+        (SLOW, ("-p", "pytest_timeout"), {"test_a.py::test_slow": "hang"}),
     ],
-    ids=["with status 0", "after the last test", "while collecting"],
+    ids=["with status 0", "after the last test", "while collecting", "by pytest-timeout"],
 )
-def test_a_process_that_ends_itself_is_a_crash(
-    project: Project, text: str, expected: dict[str, str]
+def test_a_process_that_ends_itself_is_a_crash_or_a_hang(
+    project: Project, text: str, command: tuple[str, ...], expected: dict[str, str]
 ) -> None:
-    project.write(test_a=f"import os\n{text}")
-    assert outcomes(project.reports({}, {})) == expected
+    project.write(test_a=f"import os, time, pytest\n{text}")
+    with project.running({"all": {}}, command) as executor:
+        assert outcomes(executor.report({"suite": "all"}, iteration=0)) == expected
 
 
 @pytest.mark.slow
