@@ -22,14 +22,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from redis import ConnectionError as Refused
-
 from benchmarks.report import Figure, report
 from checkout import PYTHONPATH
-from gonogo_service.cli.operate import redis_server
 from gonogo_workers import queue
 from gonogo_workers.server.host_file import Host
 from host_service import FINISH, RESULTS, TOKEN, HostService
+from servers import RedisServer
 
 ROOT = Path(__file__).resolve().parent.parent
 QUEUE = queue.chunk_queue("sleeper", "wormhole", "n150")
@@ -143,34 +141,19 @@ class Bench:
 
 
 @contextmanager
-def private_redis(folder: Path) -> Iterator[str]:
-    """Run the embedded service's Redis; yield its URL."""
-    process = subprocess.Popen(redis_server.command(folder), stdout=subprocess.DEVNULL)
-    url = redis_server.url(folder)
-    try:
-        client = queue.redis_client(url)
-        while True:
-            try:
-                client.ping()
-                break
-            except Refused:
-                time.sleep(0.02)
-        client.close()
-        yield url
-    finally:
-        process.terminate()
-        process.wait()
-
-
-@contextmanager
 def bench() -> Iterator[Bench]:
     """A private Redis and a worker."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as name, private_redis(Path(name)) as redis_url:
-        device_bench = Bench(redis_url, Path(name))
-        try:
-            yield device_bench
-        finally:
-            device_bench.close()
+    server = RedisServer()
+    server.start()
+    try:
+        with tempfile.TemporaryDirectory(dir="/tmp") as name:
+            device_bench = Bench(server.url, Path(name))
+            try:
+                yield device_bench
+            finally:
+                device_bench.close()
+    finally:
+        server.close()
 
 
 def main(words: list[str] | None = None) -> int:

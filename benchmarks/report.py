@@ -54,7 +54,9 @@ class Figure:
     def limits(self) -> str:
         """Return what is asked in words."""
         named = {"at most": self.most, "at least": self.least}
-        return ", ".join(f"{word} {limit:,g}" for word, limit in named.items() if limit is not None)
+        return ", ".join(
+            f"{word} {limit:,.4g}" for word, limit in named.items() if limit is not None
+        )
 
 
 def report(name: str, figures: Sequence[Figure], problems: Sequence[str] = ()) -> int:

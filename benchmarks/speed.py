@@ -69,7 +69,8 @@ def captured(elements: int) -> Case:
     def call() -> None:
         capture.observe(np.testing.assert_allclose, (actual, expected), given, None)
 
-    return Case(f"a comparison of {elements:,} values captured", 1e-3 + 30e-9 * elements, call)
+    values = "1 value" if elements == 1 else f"{elements:,} values"
+    return Case(f"a comparison of {values} captured", 1e-3 + 30e-9 * elements, call)
 
 
 def cases() -> Iterator[Case]:

@@ -6,6 +6,7 @@ Every accepted job is remembered with what must become of it.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 import uuid
@@ -15,6 +16,7 @@ from typing import Any
 
 import httpx
 from sqlalchemy import func, select
+from sqlalchemy.exc import DBAPIError
 
 from benchmarks.chaos.site import Repeated, Site
 from gonogo_service.jobs.model import JobRow
@@ -78,7 +80,10 @@ class Load:
         for thread in self._threads[:2]:
             thread.close()
         deadline = time.monotonic() + 180
-        while self.open_jobs() and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            with contextlib.suppress(DBAPIError):
+                if not self.open_jobs():
+                    break
             self.site.restart_ended()
             time.sleep(0.2)
         self._threads[2].close()
