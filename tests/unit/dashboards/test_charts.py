@@ -23,8 +23,6 @@ from gonogo.judging.error_maps import error_map
 from gonogo.spec.tolerances import Tolerance
 from gonogo_dashboards.charts import charts, log_axis, plots
 from gonogo_dashboards.charts.plots import ROUNDING_RATIO, TOLERANCE_RATIO, SeedPlot
-from gonogo_dashboards.gauges import charts as gauge_charts
-from gonogo_dashboards.gauges import curves as gauge_curves
 from gonogo_dashboards.jobs import error_maps, map_charts
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.tests import curve_charts, error_curve, strip_charts, tail
@@ -407,29 +405,6 @@ def test_steps_that_are_left_out_change_no_rate_and_exact_runs_always_pass() -> 
     rates = curves(CLOSE, exact, [run("unseen", 0.0, 0.0), *NO_GO], OUTPUTS)
     assert (rates.at(0.0).alarms, rates.at(0.0).misses) == (counted(2, 3), counted(1, 4))
     assert rates.blind_from == 0.0
-
-
-@pytest.mark.parametrize("needed", [0.25, 0.5])
-def test_the_window_lies_between_what_rounding_needs_and_the_first_miss(needed: float) -> None:
-    declared = {"tolerance": {"rtol": 0.001, "atol": 0.6}}
-    today = gauge_curves.today_of(declared, CLOSE, OUTPUTS)
-    about = {"axis": "atol (rtol 0.001)", "of": gauge_curves.ALL, "needed": needed}
-    shown = gauge_curves.picture(BOTH, comparator=str(CLOSE), today=today, **about)
-    series = named(gauge_charts.curves(shown))
-    json.dumps(series)
-    assert [point[2] for point in series["mutant"]["data"]] == ["drop-s1"]  # a NaN turns nowhere
-    rates = "fails 0 of 2 runs of right kernels and passes 1 of 3 runs of mutants."
-    assert f"The declared tolerance, 0.6, {rates}" in shown.summary
-    areas = series["window"]["markArea"]["data"]
-    if needed == 0.5:
-        lines = [line["label"]["formatter"] for line in series["window"]["markLine"]["data"]]
-        assert "The window is empty: rounding alone may need 0.5." in shown.summary
-        assert (areas, lines) == ([], ["declared", "rounding may need"])
-        return
-    assert [edge["xAxis"] for edge in areas[0]] == [0.25, 0.5]
-    assert "The window is 0.25 to 0.5." in shown.summary
-    notes = [(point.tolerance, point.note) for point in shown.table if point.note]
-    assert notes == [(0.25, "the window begins"), (0.5, "the window ends"), (0.6, "declared")]
 
 
 ALLCLOSE = {"rtol": 0.001, "atol": 0.5}

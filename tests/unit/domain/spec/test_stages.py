@@ -1,5 +1,4 @@
-"""Stages: which status each gets, which one blocks, and what has gone backwards. The example is a
-public report on a staged operation."""
+"""Stages: which status each gets, and which one blocks, on the example of a public report."""
 
 from __future__ import annotations
 
@@ -8,15 +7,7 @@ from typing import Any
 import pytest
 
 from gonogo.errors import FieldError
-from gonogo.spec.stages import (
-    Regression,
-    StageStatus,
-    StageTable,
-    combined,
-    regression_words,
-    regressions,
-    table,
-)
+from gonogo.spec.stages import StageStatus, StageTable, combined, table
 
 REPORTED = ["API", "validation", "registration", "operation", "factory", "stubs", "kernels"]
 """The stages of layernorm_fused_rm in its implementation report of 2026-01-16: 1-5 pass, 6 and 7
@@ -114,36 +105,11 @@ def test_the_builds_file_gives_the_order_and_reports_without_a_stage_are_left_ou
     assert table([]).words == "No stage was run."
 
 
-def test_of_several_iterations_a_stage_has_its_worst_status_and_how_often_it_passed() -> None:
-    good, bad = table([ran("a"), ran("b")]), table([ran("a"), ran("b", "failed", "no")])
-    found = combined([good, bad, good])
-    assert statuses(found) == ["passed", "failed"]
-    counts = [(stage.iterations, stage.iterations_passed) for stage in found.stages]
-    assert counts == [(3, 3), (3, 2)]
-    reason = "no test passed, first test of b: no"
-    assert found.stages[1].reason == f"in 1 of 3 iterations: {reason}"
-    assert combined([bad, bad]).stages[1].reason == reason
-
-
 def test_a_table_comes_back_from_json_and_nonsense_is_refused() -> None:
     stage_table = combined([reported(), reported()])
     assert StageTable.parse(stage_table.to_json()) == stage_table
     with pytest.raises(FieldError, match=r"stages\.stages\.0\.status"):
         StageTable.parse({"stages": [{"name": "a", "status": "great"}]})
-
-
-def test_what_passed_on_an_earlier_build_and_no_longer_does_is_a_regression() -> None:
-    first = table([ran("a"), ran("b"), ran("c")])
-    now = table([ran("a"), ran("b", "failed", "no"), blocked("c", "b")])
-    regressed = regressions([("v1", first), ("v2", now)], now)
-    assert regressed == (
-        Regression("b", StageStatus.failed, "no test passed, first test of b: no", "v1"),
-        Regression("c", StageStatus.blocked, "blocked by 'b'", "v1"),
-    )
-    assert regression_words(regressed) == "'b' and 'c' passed on v1 and no longer do."
-    assert regressions([("v2", now)], now) == ()
-    assert regressions([("v1", first)], table([ran("a")])) == ()  # b and c weren't asked for
-    assert regression_words(()) == ""
 
 
 def test_the_worst_status_comes_first() -> None:
