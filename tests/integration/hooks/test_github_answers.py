@@ -285,12 +285,12 @@ def test_a_push_is_answered_at_the_open_pull_requests_of_its_commit_and_against_
     github.most = 2
     circle.deliver("push", push())
     circle.go()
-    pushed, asked = commit_checks(api)
+    pushed, of_pull_request = commit_checks(api)
     assert (pushed["pull_request"], pushed["base_sha"]) == (None, BEFORE)
-    found = {"pull_request": 7, "base_sha": TIP, "source": "github", "event": "pull_request"}
-    assert found.items() <= asked.items()
-    assert asked["run"] == pushed["run"]  # a run of the same commit is not repeated
-    assert asked["base_run"] not in {None, pushed["base_run"]}
+    expected = {"pull_request": 7, "base_sha": TIP, "source": "github", "event": "pull_request"}
+    assert expected.items() <= of_pull_request.items()
+    assert of_pull_request["run"] == pushed["run"]  # a run of the same commit is not repeated
+    assert of_pull_request["base_run"] not in {None, pushed["base_run"]}
     lookups = {
         delivery["delivery"].partition("@")[0]: (delivery["state"], delivery["reason"])
         for delivery in came(api)
@@ -414,21 +414,21 @@ def test_a_suite_that_is_asked_for_again_runs_all_that_its_commit_had(app: Circl
     assert [check["event"] for check in commit_checks(app.api)] == ["push", "push", "push"]
 
 
-OURS = {"id": 1, "head_sha": HEAD, "external_id": "x"}
+CHECK = {"id": 1, "head_sha": HEAD, "external_id": "x"}
 BUTTON = {"action": "requested_action", "button": "merge"}
 
 
 @pytest.mark.parametrize(
     ("payload", "reason"),
     [
-        (check_run(OURS, app=99), "'ours-not', which runs it again itself"),
+        (check_run(CHECK, app=99), "'ours-not', which runs it again itself"),
         (
             check_suite("rerequested", app={"id": 99, "slug": "actions"}),
             "'actions', which runs it again itself",
         ),
-        (check_run(OURS), "not created here"),
-        (check_run(OURS, action="created"), "a check run that was created"),
-        (check_run(OURS, **BUTTON), "button 'merge'"),
+        (check_run(CHECK), "not created here"),
+        (check_run(CHECK, action="created"), "a check run that was created"),
+        (check_run(CHECK, **BUTTON), "button 'merge'"),
     ],
 )
 def test_what_is_not_our_check_is_politely_left_alone(

@@ -32,10 +32,10 @@ def store_message(api: Api, **changes: Any) -> tuple[str, str]:
     fields: dict[str, Any] = {"kind": "standard", "url": "https://ci.example/hook?key=1"}
     fields |= {"events": ["job.finished"], "description": HOSTILE, **changes}
     payload = {"type": "job.finished", "data": {"words": HOSTILE}}
-    told = {"payload": payload, "answer": f"{HOSTILE} is broken"}
+    message = {"payload": payload, "answer": f"{HOSTILE} is broken"}
     with api.context.session() as session:
         hook = webhooks.create(session, **fields, secret=None, actor="test").id
-        return hook, store_tried(session, hook, DeliveryState.failed, **told)
+        return hook, store_tried(session, hook, DeliveryState.failed, **message)
 
 
 def test_a_message_is_found_looked_at_and_sent_again_from_its_page(api: Api) -> None:

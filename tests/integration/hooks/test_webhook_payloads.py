@@ -22,7 +22,7 @@ def api(migrated_sqlite_url: str) -> Iterator[Api]:
         yield service
 
 
-def told(session: Session, type_: str, reference: dict[str, Any]) -> dict[str, Any]:
+def data_of(session: Session, type_: str, reference: dict[str, Any]) -> dict[str, Any]:
     """Return the message about an object; its address and its last words are checked."""
     for base in ("https://gonogo.example", "https://gonogo.example/"):
         message = messages.payload(session, type_, reference, base)
@@ -48,14 +48,14 @@ def test_every_kind_of_event_is_told_in_words(api: Api) -> None:
         device(session)
         (stored_device,) = devices.list_(session, now=utcnow())
         for type_ in ("flag.opened", "flag.resolved"):
-            data = told(session, type_, {"flag": flag.id})
+            data = data_of(session, type_, {"flag": flag.id})
             assert data["sentence"] == flag.evidence["diagnosis"] or flag.evidence["sentence"]
         for type_, reference in (
             ("run.finished", {"run": run}),
             ("device.health_changed", {"device": stored_device.id}),
         ):
-            assert told(session, type_, reference)["version"] >= 1
-        data = told(session, "bisection.finished", {"bisection": bisection})
+            assert data_of(session, type_, reference)["version"] >= 1
+        data = data_of(session, "bisection.finished", {"bisection": bisection})
         assert (data["builds"], data["runs"]) == (builds, 0)
         missing = {"job": flag.id}
         assert messages.payload(session, "job.finished", missing, None)["data"] == missing

@@ -51,14 +51,14 @@ def test_only_a_certificate_of_this_host_and_a_named_authority_is_taken(
 ) -> None:
     authority = Authority(tmp_path)
     named = f"?ssl_ca_certs={authority.file}"
-    for host, query, taken in (
+    for host, query, is_taken in (
         ("localhost", named, True),
         ("localhost", "", False),
         ("elsewhere.example.org", named, False),
     ):
         with hop(redis_server.port, authority.issue(host)) as port:
             url = f"rediss://localhost:{port}/0{query}"
-            if taken:
+            if is_taken:
                 assert ask(url)
                 continue
             refused = (redis.ConnectionError, OperationalError)

@@ -42,8 +42,8 @@ def test_the_suite_runs_what_an_installed_executor_says_that_it_offers(
         return code, " ".join("".join(capsys.readouterr()).split())
 
     assert run("numpy", "float32")[0] == 0
-    code, said = run("numpy", "no-s2", "--wrong", "--kernel", "layernorm_bw")
-    assert (code, "layernorm_fw" in said) == (0, False)
+    code, output = run("numpy", "no-s2", "--wrong", "--kernel", "layernorm_bw")
+    assert (code, "layernorm_fw" in output) == (0, False)
     for words, expected, phrase in (
         (["numpy_executor:NumpyExecutor", "no-s2"], 1, "FAIL it is a LayerNorm: layernorm_bw"),
         (["--help"], 0, "the name by which a package offers it"),
@@ -52,15 +52,15 @@ def test_the_suite_runs_what_an_installed_executor_says_that_it_offers(
         (["nowhere.to:Be", "float32"], 2, "executor: No module named 'nowhere'"),
         (["numpy", "float32", "--kernel", "l2nrm_fw"], 2, "did you mean 'l2norm_fw'?"),
     ):
-        code, said = run(*words)
-        assert (code, phrase in said) == (expected, True), said
+        code, output = run(*words)
+        assert (code, phrase in output) == (expected, True), output
     for kernels, expected, phrase in (
         (("l2norm_fw", "groupnorm_fw"), 1, "it is the kernel l2norm_fw: l2norm_fw [7]"),
         (("l2nrm",), 2, "no installed package has this kernel; did you mean 'l2norm'?"),
     ):
         monkeypatch.setattr(NumpyExecutor, "kernels", kernels)
-        code, said = run("numpy", "float32")
-        assert (code, phrase in said) == (expected, True), said
+        code, output = run("numpy", "float32")
+        assert (code, phrase in output) == (expected, True), output
     kernels = ("l2norm_fw", "l2norm_gradients")
     for check in conformance.checks(EmulatorExecutor, "correct", kernels=kernels, **SMALL):
         check()

@@ -110,6 +110,6 @@ def test_a_process_whose_name_is_no_text_hides_no_other() -> None:
 
 def test_a_device_that_there_is_not_is_named(tmp_path: Path) -> None:
     assert lock(tmp_path, "--", "true", device="5").wait(WAIT_S) == 2
-    said = (tmp_path / "stderr").read_text()
-    assert "device" in said
-    assert "5" in said
+    errors = (tmp_path / "stderr").read_text()
+    assert "device" in errors
+    assert "5" in errors

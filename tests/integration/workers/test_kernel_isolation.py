@@ -45,10 +45,10 @@ def decoy() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def search(found: Path) -> dict[str, str]:
+def search(file: Path) -> dict[str, str]:
     """Return the variables by which the kernel knows what to look for, and where to tell."""
     spared = {"TROUBLE_SPARED": str(os.getpid()), "TROUBLE_KRAM": MARK[::-1]}
-    return {"TROUBLE_FOUND": str(found), **spared}
+    return {"TROUBLE_FOUND": str(file), **spared}
 
 
 @pytest.mark.parametrize("source", ["environment", "file"])

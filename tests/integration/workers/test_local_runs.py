@@ -33,8 +33,8 @@ def _plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Declare plug-ins, as an operator would."""
     monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'examples/numpy_executor'}:{ROOT / 'tests/plugins'}")
     troublesome = f"troublesome=troublesome:Troublesome@{sys.executable}"
-    ours = f"reporting=reporting:Reporting, numpy=numpy_executor:NumpyExecutor, {troublesome}"
-    monkeypatch.setenv("GONOGO_EXECUTORS", ours)
+    others = f"reporting=reporting:Reporting, numpy=numpy_executor:NumpyExecutor, {troublesome}"
+    monkeypatch.setenv("GONOGO_EXECUTORS", others)
 
 
 def test_the_emulator_gives_the_same_bits_here_and_in_a_child() -> None:

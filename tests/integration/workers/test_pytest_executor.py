@@ -299,7 +299,7 @@ COMPARES = """
     """
 
 
-OWN = {"numerics": {"statistics": "own"}}
+OWN_STATISTICS = {"numerics": {"statistics": "own"}}
 
 
 def test_arrays_are_handed_over_as_files_with_the_test_s_fields(project: Project) -> None:
@@ -307,20 +307,21 @@ def test_arrays_are_handed_over_as_files_with_the_test_s_fields(project: Project
     suites = {"all": {"paths": ["test_c.py"]}, "none": {"paths": ["test_none.py"]}}
     with project.running(suites) as executor:
         fixture, module, typo = executor.report({"suite": "all"}, iteration=0)
-        found = [one["outcome"] for one in (fixture, module, typo)]
-        assert found == ["passed", "failed", "failed"]
+        outcomes_in_order = [one["outcome"] for one in (fixture, module, typo)]
+        assert outcomes_in_order == ["passed", "failed", "failed"]
         assert typo["dumps"] == []
         assert "dX is neither a tensor" in typo["message"]
         (dump,) = fixture["dumps"]
         named = {"kernel": "layernorm_bw", "tolerance": {"atol": 0.5}, "shape": [2, 3, 32]}
         assert (dump["kernel"], dump["name"]) == ("layernorm_bw", "first")
-        assert (dump["fields"], dump["arithmetic"]) == (named | OWN, "fp32")
+        assert (dump["fields"], dump["arithmetic"]) == (named | OWN_STATISTICS, "fp32")
         x, raw = (np.load(dump[of]["x"], allow_pickle=False) for of in ("tensors", "raw"))
         assert (x.dtype, x.shape) == (np.float32, (2, 3, 32))
         assert (raw.dtype, float(raw[0, 0, 0])) == (np.float64, 1 / 3)
-        given, own = (one["fields"] for one in module["dumps"])
-        assert "numerics" not in given
-        assert own == {"kernel": "layernorm_bw", "epsilon": 1e-5, "shape": [6, 32]} | OWN
+        with_statistics, without = (one["fields"] for one in module["dumps"])
+        assert "numerics" not in with_statistics
+        computed = {"kernel": "layernorm_bw", "epsilon": 1e-5, "shape": [6, 32]}
+        assert without == computed | OWN_STATISTICS
         executor.report({"suite": "none"}, iteration=1)
         assert Path(dump["tensors"]["x"]).exists()  # the worker may still be reading it
         executor.report({"suite": "none"}, iteration=2)

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 COMPILED = (2, 3, 40)
 EAGER = ("torch-eager", "torch-decomposed", "torch-eager-group-norm", "torch-decomposed-group-norm")
 FP32, FP16 = ({"input": name, "output": name} for name in ("fp32", "fp16"))
-OWN = {"statistics": "own"}
+OWN_STATISTICS = {"statistics": "own"}
 SHAPES = ([64, 128], [2, 5, 33], [7])
 REGIMES: tuple[dict[str, Any], ...] = (
     {},
@@ -104,7 +104,10 @@ def test_compiled_builds_conform() -> None:
 MIXED = {"input": dict.fromkeys(("gamma", "mean", "rstd"), "fp32")}
 LAYERNORMS: tuple[tuple[str, dict[str, Any]], ...] = (
     *(("layernorm_fw", numerics) for numerics in ({}, FP32, FP16)),
-    *(("layernorm_bw", numerics) for numerics in ({}, OWN, FP32, FP32 | OWN, FP16, MIXED)),
+    *(
+        ("layernorm_bw", numerics)
+        for numerics in ({}, OWN_STATISTICS, FP32, FP32 | OWN_STATISTICS, FP16, MIXED)
+    ),
     ("layernorm_fw", {"input": {"gamma": "fp32", "beta": "fp32"}}),
 )
 
@@ -125,10 +128,10 @@ NORMS: tuple[dict[str, Any], ...] = (
     {"kernel": "groupnorm_fw", "shape": [4, 32, 8, 8], "parameters": {"num_groups": 8}},
     {"kernel": "groupnorm_fw", "shape": [2, 6, 5], "parameters": {"num_groups": 3}},
     {"kernel": "groupnorm_fw", "shape": [3, 4]},
-    {"kernel": "rmsnorm_bw", "shape": [64, 128], "numerics": OWN},
-    {"kernel": "rmsnorm_bw", "shape": [7], "numerics": OWN},
-    {"kernel": "rmsnorm_bw", "shape": [2, 3, 1000], "numerics": OWN},
-    {"kernel": "rmsnorm_bw", "shape": [40, 33], "numerics": OWN},
+    {"kernel": "rmsnorm_bw", "shape": [64, 128], "numerics": OWN_STATISTICS},
+    {"kernel": "rmsnorm_bw", "shape": [7], "numerics": OWN_STATISTICS},
+    {"kernel": "rmsnorm_bw", "shape": [2, 3, 1000], "numerics": OWN_STATISTICS},
+    {"kernel": "rmsnorm_bw", "shape": [40, 33], "numerics": OWN_STATISTICS},
 )
 
 
@@ -181,7 +184,7 @@ def test_a_compiled_kernel_passes_and_is_explained(runners: dict[str, LocalRunne
     for kernel, numerics in (
         ("layernorm_fw", {}),
         ("layernorm_bw", {}),
-        ("layernorm_bw", FP32 | OWN),
+        ("layernorm_bw", FP32 | OWN_STATISTICS),
     ):
         assert judged(runners["torch-compiled"], spec(kernel, COMPILED, numerics)).verdict == "pass"
 

@@ -42,10 +42,10 @@ def test_a_wrong_kernel_within_the_tolerance_is_found_out_with_evidence(place: W
     assert "s1" in answer.rows[0]["outputs"]["dx"]["fault"]
     assert answer.rows[0]["outputs"]["dx"]["rounding_ratio"] > 2
     # artifacts of the first seed judged and of the worst other one
-    found = [(one["seed"], one["kind"], one["output"]) for one in answer.artifacts]
-    seeds = {seed for seed, _, _ in found}
+    artifacts = [(one["seed"], one["kind"], one["output"]) for one in answer.artifacts]
+    seeds = {seed for seed, _, _ in artifacts}
     maps = [(seed, "error_map", name) for seed in seeds for name in ("dbeta", "dgamma", "dx")]
-    assert (len(seeds), sorted(found)) == (2, sorted(maps))
+    assert (len(seeds), sorted(artifacts)) == (2, sorted(maps))
 
 
 def test_a_claim_comes_first_and_heartbeats_say_what_is_served(place: Workplace) -> None:

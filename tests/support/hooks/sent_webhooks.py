@@ -23,7 +23,7 @@ LOCAL = ("127.0.0.0/8",)
 
 
 class Webhooks:
-    """What a test does with webhooks."""
+    """The webhooks of a service, as a test uses them."""
 
     def __init__(self, api: Api, core: BackgroundContext) -> None:
         self.api, self.core = api, core
