@@ -237,8 +237,10 @@ def test_an_attempt_ends_when_all_that_it_sent_is_stored(flow: Flow) -> None:
     assert job.version > before
     flow.finish(item)
     assert flow.attempts(job)[0]["state"] == "reported"
+    before = job.version
     flow.store(item, row(0), row(1))
     assert (flow.attempts(job)[0]["state"], job.state) == ("done", "finished")
+    assert job.version > before
 
 
 @pytest.mark.parametrize("table", [AttemptRow, ChunkRow])
@@ -379,9 +381,12 @@ def test_a_canceled_job_is_never_green(flow: Flow) -> None:
     assert (job.state, job.verdict, job.counts) == ("cancelled", None, {"pass": 1})
 
 
-def test_a_cancel_that_no_worker_answers_ends_anyway(flow: Flow) -> None:
+@pytest.mark.parametrize("is_reported", [False, True])
+def test_a_cancel_that_no_worker_answers_ends_anyway(flow: Flow, is_reported: bool) -> None:
     job = flow.submit(1)
-    flow.send()
+    (item,) = flow.send()
+    if is_reported:
+        flow.finish(item, batches=2)  # and they never come
     flow.cancel(job)
     assert queues.overdue_cancels(flow.session, before=NOW) == []
     assert queues.overdue_cancels(flow.session, before=LATER) == [job.id]

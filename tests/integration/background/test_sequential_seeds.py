@@ -184,15 +184,18 @@ def test_what_lies_behind_an_unexplained_seed_is_withdrawn_and_what_lies_before_
     flow: Flow,
 ) -> None:
     job = flow.sequential()
-    items = flow.send()
-    flow.store(items[2], wrong(5))
+    items = flow.send(start=False)
+    for item in items[1:-1]:
+        flow.start(item)
+    flow.store(items[2], wrong(4))
     assert job.stop is None
     assert flow.canceled(*items) == items[3:]
+    assert flow.start(items[0]) == job.id
     flow.lose(items[0], items[3])
     (again,) = flow.send()  # only the one that is needed
     assert again.work == [[0, 0], [1, 0]]
     flow.store(items[1], row(2), row(3))
-    flow.store(items[2], row(4), batch=1)
+    flow.store(items[2], row(5), batch=1)
     flow.store(again, red(0), red(1))
     # what came first in the order of the seeds decides
     assert (stop_of(job).decision, stop_of(job).seeds_seen) == ("flaky", 2)
