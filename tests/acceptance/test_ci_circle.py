@@ -22,25 +22,19 @@ from webhook_receiver import Receiver
 
 EVENTS = ["job.finished", "run.finished", "flag.opened", "flag.resolved"]
 SEEDS = 24
+TEST = {"kernel": "layernorm_bw", "tolerance": {"rtol": 1e-3, "atol": 0.5}}
+DEFAULTS = {"test": TEST, "seeds": {"count": SEEDS}}
+ENTRIES = [
+    {"name": "wide", "test": {"shape": [1, 1, 32, 1024]}},
+    {"name": "small", "test": {"shape": [1, 1, 33, 64]}},
+]
 RULE: dict[str, Any] = {
     "name": "kernels",
     "events": ["push", "pull_request"],
     "repositories": [REPOSITORY],
     "paths": ["ttnn/*"],
     "builds": {"head": "tt-train-2025", "base": "correct"},
-    "suites": [
-        {
-            "name": "nightly",
-            "defaults": {
-                "test": {"kernel": "layernorm_bw", "tolerance": {"rtol": 1e-3, "atol": 0.5}},
-                "seeds": {"count": SEEDS},
-            },
-            "entries": [
-                {"name": "wide", "test": {"shape": [1, 1, 32, 1024]}},
-                {"name": "small", "test": {"shape": [1, 1, 33, 64]}},
-            ],
-        }
-    ],
+    "suites": [{"name": "nightly", "defaults": DEFAULTS, "entries": ENTRIES}],
 }
 
 
@@ -74,12 +68,8 @@ def service(
         "WEBHOOK_PRIVATE": "127.0.0.0/8",
         "CHUNK_SECONDS": "0.3",
     }
-    new_service = Service(
-        tmp_path,
-        migrated_postgres_url,
-        private_redis.url,
-        **{f"GONOGO_{name}": value for name, value in extra.items()},
-    )
+    variables = {f"GONOGO_{name}": value for name, value in extra.items()}
+    new_service = Service(tmp_path, migrated_postgres_url, private_redis.url, **variables)
     for process in (new_service.api, new_service.background):
         process.environment["GONOGO_URL"] = new_service.url
     try:
@@ -100,37 +90,25 @@ def test_a_push_ends_in_a_comment_that_names_the_new_hollow_pass_whatever_is_kil
         webhook = client.call("POST", "/webhooks", body={"url": receiver.url, "events": EVENTS})
         first = deliver(sender, "push", push(), delivery="push-1")
         assert first.status_code == 202, first.text
-        assert deliver(
-            sender, "push", push(), delivery="forged", secret="another one"
-        ).status_code in (401, 403)
+        forged = deliver(sender, "push", push(), delivery="forged", secret="another one")
+        assert forged.status_code in (401, 403)
 
-        def head() -> Any:
-            return next(
-                (
-                    job
-                    for job in client.call("GET", "/jobs?build=tt-train-2025")["items"]
-                    if 0 < job["done"] < SEEDS
-                ),
-                None,
-            )
+        def head() -> bool:
+            jobs = client.call("GET", "/jobs?build=tt-train-2025")["items"]
+            return any(0 < job["done"] < SEEDS for job in jobs)
 
         wait(service, head, "a job of head in its middle")
         service.background.kill()
-        assert (
-            deliver(sender, "pull_request", pull_request(), delivery="request-7").status_code == 202
-        )  # stored while nobody works it off
-        assert deliver(sender, "push", push(), delivery="push-1").status_code in (
-            200,
-            202,
-        )  # GitHub's button "redeliver"
+        # stored while nobody works it off
+        request = deliver(sender, "pull_request", pull_request(), delivery="request-7")
+        assert request.status_code == 202
+        again = deliver(sender, "push", push(), delivery="push-1")  # GitHub's button "redeliver"
+        assert again.status_code in (200, 202)
         service.background.start()
 
-        def checks_completed() -> Any:
-            return (
-                github.comments
-                and all(check["status"] == "completed" for check in github.checks)
-                and len(github.checks) == 2
-            )
+        def checks_completed() -> bool:
+            states = [check["status"] for check in github.checks]
+            return bool(github.comments) and states == ["completed"] * 2
 
         wait(service, checks_completed, "GitHub's answers")
         _github_was_told_once(github, service.url)
@@ -146,10 +124,9 @@ def wait(service: Service, condition: Callable[[], Any], what: str) -> None:
 
 
 def _github_was_told_once(github: GitHubServer, url: str) -> None:
-    assert github.status_of(HEAD) == {
-        "gonogo/kernels/nightly (push)": "failure",
-        "gonogo/kernels/nightly (pull_request)": "failure",
-    }
+    events = ("push", "pull_request")
+    failed = {f"gonogo/kernels/nightly ({event})": "failure" for event in events}
+    assert github.status_of(HEAD) == failed
     assert github.status_of(BEFORE) == {}
     assert {check["conclusion"] for check in github.checks} == {"failure"}
     assert all("s1 is subtracted twice" in str(check["annotations"]) for check in github.checks)
@@ -162,10 +139,10 @@ def _github_was_told_once(github: GitHubServer, url: str) -> None:
 def _every_event_arrived(client: Client, webhook: dict[str, Any], receiver: Receiver) -> None:
     """Check that every due event arrived: one per job, run and flag. A message that arrives twice
     has one id."""
-    jobs, runs, flags = (
-        client.call("GET", f"/{what}")["items"] for what in ("jobs", "runs", "flags")
+    events = {"jobs": "job.finished", "runs": "run.finished", "flags": "flag.opened"}
+    due = Counter(
+        {event: len(client.call("GET", f"/{noun}")["items"]) for noun, event in events.items()}
     )
-    due = Counter({"job.finished": len(jobs), "run.finished": len(runs), "flag.opened": len(flags)})
     assert (due["job.finished"], due["run.finished"]) == (4, 2)
 
     def arrived() -> dict[str, Any]:

@@ -18,22 +18,20 @@ from gonogo.judgment import Judgment, judge
 from gonogo.spec.test_spec import TestSpec
 from gonogo.workloads import exact_outputs
 
-NIGHTLY: dict[str, Any] = {
-    "kernel": "layernorm_bw",
-    "shape": [3, 273, 1, 8462],
-    "tolerance": {"rtol": 1e-3, "atol": 0.5},
-}
+SHAPE = {"shape": [3, 273, 1, 8462]}
+TOLERANCE = {"rtol": 1e-3, "atol": 0.5}
+NIGHTLY: dict[str, Any] = {"kernel": "layernorm_bw", "tolerance": TOLERANCE, **SHAPE}
+
+
+def uniform(low: float, high: float) -> dict[str, Any]:
+    return {"regime": "uniform", "low": low, "high": high}
+
+
 FORWARD: dict[str, Any] = {
     "kernel": "layernorm_fw",
-    "shape": [3, 273, 1, 8462],
     "tolerance": {"rtol": 1e-3, "atol": 5e-2},
-    "inputs": {
-        "regime": "uniform",
-        "low": -1,
-        "high": 1,
-        "gamma": {"regime": "uniform", "low": 0.5, "high": 1.5},
-        "beta": {"regime": "uniform", "low": -0.1, "high": 0.1},
-    },
+    **SHAPE,
+    "inputs": uniform(-1, 1) | {"gamma": uniform(0.5, 1.5), "beta": uniform(-0.1, 0.1)},
 }
 CONSTANT = {"regime": "constant", "x": 0.5, "dy": 1, "gamma": 1}
 
@@ -147,9 +145,8 @@ def test_constant_inputs_give_the_device_s_figures_to_the_digit(
 
 
 def test_forward_figures() -> None:
-    right, wrong = (
-        Run(TestSpec.parse(FORWARD), build) for build in ("correct", "mean-last-tile-missing")
-    )
+    builds = ("correct", "mean-last-tile-missing")
+    right, wrong = (Run(TestSpec.parse(FORWARD), build) for build in builds)
     assert 0.71 * 0.9 <= right.tolerance_ratio("y") <= 0.77 * 1.1
     assert right.judgment.explanation.value == "explained"
     assert max(answer.distance for answer in right.judgment.outputs.values()) == 0

@@ -24,16 +24,13 @@ from job_flow import HOST, joined
 from servers import RedisServer
 from suite_runs import SUITE
 
-# The stream of events lasts as long as its job; tests/integration/api/test_api_events.py looks
-# after it.
 STREAM = "/api/v1/jobs/{job_id}/events"
-# What a `test` may be is checked by the domain, not by the schema, so a body that the schema allows
-# may still be refused.
+"""It lasts as long as its job."""
 NOT_MEANT = ("positive_data_acceptance",)
+"""The domain checks what a `test` may be: a body that the schema allows may still be refused."""
 MOST_EXAMPLES = 5
 EXAMPLES_AN_INPUT = 2
-"""The number of cases for each parameter and each field of the body: an address with only an id has
-little to vary."""
+"""The number of cases for each parameter and each field of the body."""
 WORDS = {"title", "description", "examples"}
 """Keys of a schema that don't limit the values of a parameter."""
 FEWER = {
@@ -58,34 +55,22 @@ def service(tmp_path_factory: pytest.TempPathFactory, redis_server: RedisServer)
             artifacts.add(session, job.id, new_id(), [log], now=utcnow())
             stored_jobs.device(session)
         header = api.token("submit")
+        key, tomorrow = job.test_key, timestamp(utcnow() + timedelta(days=1))
+        tolerance = {"rtol": 1e-3, "atol": 0.5}
         for path, body in (
             ("suites", SUITE),
             ("runs", {"suite": "nightly"}),
             ("schedules", {"name": "every night", "suite": "nightly", "cron": "30 2 * * *"}),
-            (
-                "rejudgements",
-                {"test": job.test_key, "tolerance": {"rtol": 1e-3, "atol": 0.5}, "store": True},
-            ),
+            ("rejudgements", {"test": key, "tolerance": tolerance, "store": True}),
             ("bisections", {"test": JOB["test"], "builds": ["correct", "tt-train-2025"]}),
-            (
-                "waivers",
-                {
-                    "test": job.test_key,
-                    "reason": "known upstream",
-                    "expires": timestamp(utcnow() + timedelta(days=1)),
-                },
-            ),
+            ("waivers", {"test": key, "reason": "known upstream", "expires": tomorrow}),
+            ("gauges", {"test": JOB["test"], "seeds": {"start": 0, "count": 1}}),
         ):
             assert api.client.post(f"/api/v1/{path}", json=body, headers=header).is_success
-        tiny = {"test": JOB["test"], "seeds": {"start": 0, "count": 1}}
-        assert api.client.post("/api/v1/gauges", json=tiny, headers=header).is_success
-        subscription = {"url": "https://ci.example.org/gonogo", "events": ["*"]}
-        webhook = api.client.post(
-            "/api/v1/webhooks", json=subscription, headers=api.token("admin")
-        ).json()
-        assert api.client.post(
-            f"/api/v1/webhooks/{webhook['id']}:test", headers=api.token("admin")
-        ).is_success
+        body, admin = {"url": "https://ci.example.org/gonogo", "events": ["*"]}, api.token("admin")
+        webhook = api.client.post("/api/v1/webhooks", json=body, headers=admin).json()
+        tested = api.client.post(f"/api/v1/webhooks/{webhook['id']}:test", headers=admin)
+        assert tested.is_success
         with api.context.session() as session:
             incoming.store(session, HookSource.github, "of this test", "ping", b"{}")
         yield api
@@ -106,38 +91,27 @@ def header(service: Api) -> dict[str, str]:
 
 
 def described() -> list[tuple[str, str]]:
-    """Return path and method of every route of the API, as a document spells them ("{name:path}" is
-    "{name}"): a test below compares the two."""
-    routes = [
-        route
-        for router in (*routers(), health.router)
-        for route in router.routes
-        if isinstance(route, APIRoute)
-    ]
+    """Return path and method of every route of the API, as the document spells them."""
+    routes = [route for router in (*routers(), health.router) for route in router.routes]
     return [
-        (route.path_format, method.lower()) for route in routes for method in sorted(route.methods)
+        (route.path_format, method.lower())
+        for route in routes
+        if isinstance(route, APIRoute)
+        for method in sorted(route.methods)
     ]
 
 
 def operations() -> list[tuple[str, str]]:
-    """Return the operations that are tried. They come from the routes: every process that collects
-    tests would have to make the document."""
+    """Return the operations that are tried."""
     return [operation for operation in described() if operation[0] != STREAM]
 
 
 def forbids(operation: dict[str, Any]) -> bool:
-    """Return whether a request can be wrong. None can for an operation without a body and with only
-    texts in its path."""
-    parameters = operation.get("parameters", ())
-    constraints = [
-        (
-            parameter["in"],
-            {key: value for key, value in parameter["schema"].items() if key not in WORDS},
-        )
-        for parameter in parameters
-    ]
+    """Return whether a request can be wrong: not without a body and with only texts in its path."""
     return "requestBody" in operation or any(
-        constraint != ("path", {"type": "string"}) for constraint in constraints
+        parameter["in"] != "path"
+        or {k: v for k, v in parameter["schema"].items() if k not in WORDS} != {"type": "string"}
+        for parameter in operation.get("parameters", ())
     )
 
 
@@ -206,21 +180,15 @@ def test_the_answers_for_what_exists_keep_to_the_document(
     }
     gauge = get("/api/v1/gauges", headers=header).json()["items"][-1]
     (webhook,) = get("/api/v1/webhooks", headers=header).json()["items"]
-    (delivery,) = get(f"/api/v1/webhooks/{webhook['id']}/deliveries", headers=header).json()[
-        "items"
-    ]
+    deliveries = f"/api/v1/webhooks/{webhook['id']}/deliveries"
+    (delivery,) = get(deliveries, headers=header).json()["items"]
     joined(service.context.engine)
     token = get("/api/v1/tokens", headers=header).json()["items"][0]
     (artifact,) = get(job["links"]["artifacts"], headers=header).json()["items"]
-    rule = {
-        "name": SUITE["name"],
-        "events": ["push"],
-        "repositories": ["org/*"],
-        "suites": [SUITE["name"]],
-    }
-    assert service.client.post(
-        "/api/v1/rules", json=rule, headers=header
-    ).is_success  # here: to replace the rules takes others away
+    rule = {"events": ["push"], "repositories": ["org/*"], "suites": [SUITE["name"]]}
+    rule["name"] = SUITE["name"]
+    # here: to replace the rules takes others away
+    assert service.client.post("/api/v1/rules", json=rule, headers=header).is_success
     (came,) = get("/api/v1/hooks/deliveries", headers=header).json()["items"]
     real = {
         "incoming_id": came["id"],

@@ -18,6 +18,7 @@ import pytest
 
 import pipelines
 from gonogo.cli.kit.client import Client
+from records import pick
 from running_service import Service
 
 EXAMPLE = Path(__file__).parents[2] / "examples/repository"
@@ -51,31 +52,21 @@ def test_both_pipelines_gate_on_what_a_commit_changed(service: Service, tmp_path
     kernel = repository / "kernels/layernorm.py"
     right = kernel.read_text()
     with service.client() as client:
-        body = {
-            "name": "ci",
-            "scopes": ["submit"],
-            "builds": ["kernels-*"],
-            "branches": ["main", "main/pull-*"],
-        }
+        limits = {"builds": ["kernels-*"], "branches": ["main", "main/pull-*"]}
+        body = {"name": "ci", "scopes": ["submit"], **limits}
         token = client.call("POST", "/tokens", body=body)["token"]
-        settings = {
-            "GONOGO_URL": service.url,
-            "GONOGO_TOKEN": token,
-            "KERNELS_STORE": str(tmp_path / "store"),
-        }
+        settings = {"GONOGO_URL": service.url, "GONOGO_TOKEN": token}
+        settings["KERNELS_STORE"] = str(tmp_path / "store")
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         values = {f"vars.{name}": value for name, value in settings.items()}
         values["secrets.GONOGO_TOKEN"] = token
 
-        pushed = pipelines.github(
-            repository,
-            "push",
-            {"before": ZEROS},
-            {**values, "github.sha": MAIN},
-            GITHUB_SHA=MAIN,
-            GITHUB_REF_NAME="main",
-            PATH=path,
-        )
+        def github(event: str, content: Any, sha: str, ref: str, **more: str) -> pipelines.Ended:
+            known = values | {"github.sha": sha, **more}
+            place = {"GITHUB_SHA": sha, "GITHUB_REF_NAME": ref, "PATH": path}
+            return pipelines.github(repository, event, content, known, **place)
+
+        pushed = github("push", {"before": ZEROS}, MAIN, "main")
         assert pushed.code == 0, pushed.log
         assert "There is no base" in pushed.summary
         assert client.call("GET", f"/builds/kernels-{MAIN}")["branch"] == "main"
@@ -86,27 +77,17 @@ def test_both_pipelines_gate_on_what_a_commit_changed(service: Service, tmp_path
             "head": {"sha": WRONG, "repo": {"full_name": "org/kernels"}},
             "base": {"sha": MAIN, "ref": "main"},
         }
-        refused = pipelines.github(
-            repository,
-            "pull_request",
-            {"pull_request": pull},
-            {**values, "github.event.pull_request.head.sha": WRONG, "github.sha": "e" * 40},
-            GITHUB_SHA="e" * 40,
-            GITHUB_REF_NAME="7/merge",
-            PATH=path,
-        )
+        of_head = {"github.event.pull_request.head.sha": WRONG}
+        refused = github("pull_request", {"pull_request": pull}, "e" * 40, "7/merge", **of_head)
         assert refused.code == 1, refused.log
-        assert refused.outputs["code"] == "1"
-        assert refused.outputs["build"] == f"kernels-{WRONG}"
+        assert pick(refused.outputs, "code", "build") == ("1", f"kernels-{WRONG}")
         assert "### ❌ GoNoGo: Blocked: 2 new hollow passes" in refused.summary
         line = (repository / "tests/numerics.yaml").read_text().split("- name: wide")[0].count("\n")
-        command = (
-            f"::error file=tests/numerics.yaml,line={line + 1},title=New hollow pass%3A wide::"
-        )
-        assert command in refused.log
+        place = f"file=tests/numerics.yaml,line={line + 1}"
+        assert f"::error {place},title=New hollow pass%3A wide::" in refused.log
         assert "s1 is subtracted twice" in refused.summary
         head = client.call("GET", f"/builds/kernels-{WRONG}")
-        assert (head["branch"], head["commit"]) == ("main/pull-7", WRONG)
+        assert pick(head, "branch", "commit") == ("main/pull-7", WRONG)
 
         kernel.write_text(right)
         merge = {

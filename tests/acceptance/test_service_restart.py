@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -64,12 +65,9 @@ def test_a_request_on_an_open_connection_is_answered_while_the_server_stops() ->
 def test_no_request_fails_while_the_api_is_restarted(
     tmp_path: Path, migrated_sqlite_url: str, redis_url: str
 ) -> None:
-    environment = clean_environment(
-        GONOGO_EMBEDDED="true",
-        GONOGO_DATABASE_URL=migrated_sqlite_url,
-        GONOGO_BROKER_URL=redis_url,
-        GONOGO_SECRET_KEY="k" * 32,
-    )
+    settings = {"DATABASE_URL": migrated_sqlite_url, "BROKER_URL": redis_url}
+    settings |= {"EMBEDDED": "true", "SECRET_KEY": "k" * 32}
+    environment = clean_environment(**{f"GONOGO_{name}": settings[name] for name in settings})
     listener = socket.create_server(("127.0.0.1", 0), backlog=64)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     statuses: Counter[object] = Counter()
@@ -80,12 +78,8 @@ def test_no_request_fails_while_the_api_is_restarted(
 
     def new_client() -> httpx.Client:
         # without TLS's certificates, whose loading takes longer than a request
-        return httpx.Client(
-            event_hooks=documented.HOOKS,
-            base_url=f"{url}/api/v1",
-            timeout=WAIT_S,
-            verify=False,
-        )
+        options: Any = {"event_hooks": documented.HOOKS, "timeout": WAIT_S, "verify": False}
+        return httpx.Client(base_url=f"{url}/api/v1", **options)
 
     def use(keep_alive: bool) -> None:
         body = {"test": TINY, "build": "correct", "seeds": {"start": 0, "count": 1}}

@@ -80,8 +80,8 @@ def test_the_hollow_one_of_two_green_tests_is_found_out_and_its_term_named(place
             assert dx["arithmetic"]
         assert [item["iteration"] for item in items(client, job)] == [0, 1]
         diagnosis = client.call("GET", f"/jobs/{job['id']}/diagnosis")
-        found = "LayerNormBackward.SubtractsTwice/dx: s1 is subtracted twice"
-        assert diagnosis["words"].startswith(found)
+        diagnosed = "LayerNormBackward.SubtractsTwice/dx: s1 is subtracted twice"
+        assert diagnosis["words"].startswith(diagnosed)
         assert diagnosis["seed"] is None
         assert diagnosis["iteration"] in {0, 1}
         (flag,) = client.pages("/flags", kind="passes_by_tolerance")

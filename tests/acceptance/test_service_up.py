@@ -15,17 +15,20 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
 import pytest
 
 import documented
+import forked
 from gonogo.cli.kit.client import Client
 from gonogo_service.cli.operate import redis_server
 from patience import WAIT_S, scaled
 from running_service import (
     QUICK,
+    TINY,
     clean_environment,
     every_seed_once,
     family,
@@ -43,17 +46,10 @@ class Up:
 
     def __init__(self, folder: Path, **extra: str) -> None:
         self.folder = folder
-        environment = clean_environment(**QUICK, **extra)
-        self.process = subprocess.Popen(
-            gonogo("up", "--port", "0", "--json"),
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+        pipes |= {"stderr": subprocess.PIPE, "text": True, "start_new_session": True}
+        environment, words = clean_environment(**QUICK, **extra), ("up", "--port", "0", "--json")
+        self.process = subprocess.Popen(gonogo(*words), cwd=folder, env=environment, **pipes)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
@@ -62,19 +58,15 @@ class Up:
         self.url = str(self.record["url"])
 
     def child(self, word: str) -> psutil.Process:
-        """Return the child process that is this program or runs this subcommand.
+        """Return the child process that is this program or runs this subcommand."""
 
-        One that has just ended is started again after a moment.
-        """
-        until(lambda: len(self._children(word)) == 1, what=f"one child {word}\n{self.logs()}")
-        return self._children(word)[0]
+        def children() -> list[psutil.Process]:
+            every = psutil.Process(self.process.pid).children()
+            return [child for child in every if word in (child.name(), *child.cmdline())]
 
-    def _children(self, word: str) -> list[psutil.Process]:
-        return [
-            process
-            for process in psutil.Process(self.process.pid).children()
-            if word in (process.name(), *process.cmdline())
-        ]
+        # one that has just ended is started again after a moment
+        until(lambda: len(children()) == 1, what=f"one child {word}\n{self.logs()}")
+        return children()[0]
 
     def logs(self) -> str:
         """Return the ends of its logs."""
@@ -111,15 +103,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 
 def test_a_second_one_says_where_the_first_is_and_exits_with_3(shared: Up) -> None:
-    command = gonogo("up", "--port", "0")
-    second = subprocess.run(
-        command,
-        cwd=shared.folder,
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-    )
+    second = forked.run(("up", "--port", "0"), clean_environment(), shared.folder)
     assert second.returncode == 3
     assert shared.url in second.stderr
     assert str(shared.process.pid) in second.stderr
@@ -138,36 +122,15 @@ def test_keys_and_socket_are_its_owner_s_alone(shared: Up) -> None:
         assert {"GONOGO_SECRET_KEY", "GONOGO_BROKER_URL"}.isdisjoint(process.environ())
 
 
-def test_a_taken_port_is_a_clear_error(
-    shared: Up, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = tmp_path_factory.mktemp("other")
-    port = shared.url.rpartition(":")[2]
-    second = subprocess.run(
-        gonogo("up", "--port", port),
-        cwd=folder,
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-    )
-    assert second.returncode == 3
-    assert f"127.0.0.1:{port} is taken" in second.stderr
-
-
 def test_a_locked_database_is_a_clear_error_and_the_job_resumes(shared: Up) -> None:
     with Client(shared.url) as client:
         job = submit(client, 40)
-        lock = sqlite3.connect(
-            shared.folder / "var/gonogo.sqlite", timeout=WAIT_S, isolation_level=None
-        )
+        file = shared.folder / "var/gonogo.sqlite"
+        lock = sqlite3.connect(file, timeout=WAIT_S, isolation_level=None)
         before = troubles(shared)
         lock.execute("BEGIN IMMEDIATE")
         until(lambda: troubles(shared) > before, what="the worker to run into the lock")
-        assert (
-            documented.HTTP.get(f"{shared.url}/api/v1/jobs/{job}", timeout=WAIT_S).status_code
-            == 200
-        )  # readers don't wait for writers
+        assert client.job(job)["id"] == job  # readers don't wait for writers
         lock.execute("ROLLBACK")
         lock.close()
         assert client.wait(job)["verdict"] == "pass"
@@ -175,8 +138,7 @@ def test_a_locked_database_is_a_clear_error_and_the_job_resumes(shared: Up) -> N
 
 
 def test_a_full_disk_is_a_clear_error_and_the_job_resumes(shared: Up) -> None:
-    """A file-size limit of zero for the processes that write: each write fails, as on a full
-    disk."""
+    """Each write of the processes that write fails, by their limit of a file's size."""
     with Client(shared.url) as client:
         client.wait(submit(client, 1))
         job = submit(client, 60)
@@ -185,11 +147,7 @@ def test_a_full_disk_is_a_clear_error_and_the_job_resumes(shared: Up) -> None:
         free = [resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in writers]
         for pid in writers:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
-        body = {
-            "test": {"kernel": "layernorm_bw", "shape": [1, 1, 32, 64]},
-            "build": "correct",
-            "seeds": {"start": 0, "count": 1},
-        }
+        body = {"test": TINY, "build": "correct", "seeds": {"start": 0, "count": 1}}
         refused = documented.HTTP.post(f"{shared.url}/api/v1/jobs", json=body, timeout=WAIT_S)
         assert refused.status_code == 503, refused.text
         assert "disk" in refused.json()["detail"]
@@ -218,11 +176,7 @@ def test_it_survives_the_death_of_each_child(shared: Up) -> None:
 def test_killed_it_leaves_nothing_and_the_next_one_goes_on_and_stops_with_pages_open(
     shared: Up,
 ) -> None:
-    """The next `gonogo up` continues the job of the killed one. Ctrl-C stops it within ten seconds,
-    while the job runs and a client reads its events.
-
-    The last test of this file, because it kills the one that they share.
-    """
+    """The last test of this file, because it kills the one that they share."""
     with Client(shared.url) as client:
         target = {"executor": "troublesome", "arch": "wormhole", "board": "n150"}
         job = submit(client, 1000, build="slow", target=target)
@@ -245,14 +199,13 @@ def stops_in_time(up: Up, job: str) -> None:
     opened = threading.Event()
 
     def watch() -> None:
-        try:
-            with httpx.stream(
-                "GET", f"{up.url}/api/v1/jobs/{job}/events", timeout=WAIT_S
-            ) as answer:
-                for _ in answer.iter_lines():
-                    opened.set()
-        except httpx.TransportError:
-            pass
+        address = f"{up.url}/api/v1/jobs/{job}/events"
+        with (
+            suppress(httpx.TransportError),
+            httpx.stream("GET", address, timeout=WAIT_S) as answer,
+        ):
+            for _ in answer.iter_lines():
+                opened.set()
 
     page = threading.Thread(target=watch)
     page.start()

@@ -1,21 +1,18 @@
 """A kernel that is right or wrong by what ran before it: the table of isolation against groups
-comes out of the API.
-
-The report that this retells ran one test alone, with its neighbors and with a larger group, and
-counted by hand how often each passed.
-"""
+comes out of the API."""
 
 from __future__ import annotations
 
 import json
 import shlex
-import subprocess
+from pathlib import Path
 from typing import Any
 
+import forked
 from api import in_process
 from emulator_worker import core_of, work_off
-from patience import WAIT_S
-from running_service import clean_environment, gonogo
+from records import pick
+from running_service import clean_environment
 
 # Alone it is right. Behind a backward kernel, whose outputs are small, it is wrong, and outside the
 # tolerance on some seeds only; behind a forward kernel, whose outputs are larger, on all.
@@ -55,80 +52,49 @@ def test_isolation_against_groups_comes_out_of_the_api(sqlite_url: str) -> None:
 
         assert attribution["cause"] == "context_dependent"
         assert "what ran before" in attribution["sentence"]
-        factor = next(
-            finding
-            for finding in attribution["findings"]
-            if finding["cause"] == "context_dependent"
-        )
+        findings = {finding["cause"]: finding for finding in attribution["findings"]}
+        factor = findings["context_dependent"]
         assert factor["holds"]
-        assert (factor["compared"]["failures"], factor["compared"]["runs"]) == (
-            8,
-            8,
-        )  # every seed's bits change with the context
+        # every seed's bits change with the context
+        assert pick(factor["compared"], "failures", "runs") == (8, 8)
         assert factor["examples"]
         assert [row["name"] for row in factor["rows"]] == ["all-suites"]
-        assert {(sample["context"], sample["position"]) for sample in attribution["samples"]} == {
-            ("isolated", 0),
-            ("backward-suite", 1),
-            ("all-suites", 2),
-        }
+        places = {pick(sample, "context", "position") for sample in attribution["samples"]}
+        assert places == {("isolated", 0), ("backward-suite", 1), ("all-suites", 2)}
 
         # that was the background's assessment; the same is computed where it has seen nothing
         assert attribution["assessed"]["source"] == "stored"
         (flag,) = api.get(f"/flags?kind=context_dependent&test={key}")["items"]
         _its_line_shows_it_again(api.get(f"/flags/{flag['id']}")["evidence"], rows)
         graded = api.get(f"/tests/{key}")["variants"][0]
-        assert (graded["build"], graded["grade"]["stability"], graded["grade"]["hollow"]) == (
-            "stale-register",
-            "flaky",
-            True,
-        )
-        later = api.submit(test=TEST, build="stale-register", seeds=[99])
-        assert (
-            api.get(f"/tests/{key}/attribution")["assessed"]["source"] == "stored"
-        )  # a job that is not over says nothing
+        assert graded["build"] == "stale-register"
+        assert pick(graded["grade"], "stability", "hollow") == ("flaky", True)
+        api.submit(test=TEST, build="stale-register", seeds=[99])
+        # a job that is not over says nothing
+        assert api.get(f"/tests/{key}/attribution")["assessed"]["source"] == "stored"
         page = api.client.get(f"/tests/{key}").text
-        for phrase in (
-            "what ran before",
-            "backward-suite",
-            "all-suites",
-            "100%",
-            "flaky",
-            flag["id"],
-        ):
-            assert phrase in page
+        names = ("what ran before", "backward-suite", "all-suites", "100%", "flaky", flag["id"])
+        assert [name for name in names if name not in page] == []
         shown = api.client.get(f"/tests/{key}.json").json()["status"]["attribution"]
         assert shown["cause"] == "context_dependent"
-        assert later not in str(attribution)
         core.close()
 
 
 def _its_line_shows_it_again(evidence: dict[str, Any], rows: dict[str, Any]) -> None:
-    """Check that the flag's command gives the outputs of the context, and those of isolation
-    without the context."""
+    """The flag's command gives the outputs of the context, and without it those of isolation."""
     shell = shlex.split(evidence["check"])
     place = shell.index("--context")
     name = json.loads(shell[place + 1])["name"]
     assert name in rows
     assert name != "isolated"
-    known = {
-        (example["context"], example["seed"]): example["digests"]["dx"]
-        for example in evidence["examples"]
-    }
+    known = {pick(one, "context", "seed"): one["digests"]["dx"] for one in evidence["examples"]}
     seed = evidence["seed"]
     assert _digest(shell) == known[name, seed]
     assert _digest(shell[:place] + shell[place + 2 :]) == known["isolated", seed]
 
 
 def _digest(shell: list[str]) -> str:
-    done = subprocess.run(
-        [*gonogo(*shell[1:]), "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=clean_environment(),
-        timeout=WAIT_S,
-    )
+    done = forked.run((*shell[1:], "--json"), clean_environment(), Path.cwd())
     assert done.returncode in (0, 1), done.stderr
     digest: str = json.loads(done.stdout)["seeds"][0]["outputs"]["dx"]["digest"]
     return digest

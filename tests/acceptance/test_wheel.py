@@ -12,6 +12,7 @@ import venv
 import zipfile
 from importlib import util
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,54 +20,28 @@ from checkout import HOMES, ROOT
 from patience import WAIT_S
 
 PACKAGES = tuple(HOMES)
-CHECK = (
-    "check",
-    "--kernel",
-    "layernorm_bw",
-    "--shape",
-    "1,1,32,96",
-    "--rtol",
-    "1e-3",
-    "--atol",
-    "0.5",
-    "--seeds",
-    "2",
-    "--json",
-)
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+WORDS = "check --kernel layernorm_bw --shape 1,1,32,96 --rtol 1e-3 --atol 0.5 --seeds 2 --json"
+CHECK = tuple(WORDS.split())
 HOLLOW = 1
 """The exit code of a command that ran and found something."""
 
 
 def run(*words: str | Path, cwd: Path, code: int = 0) -> str:
-    """Run a command and return its standard output. It sees no GONOGO_ or PYTHON variable and must
-    end with this exit code."""
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("GONOGO_", "PYTHON"))
-    }
-    done = subprocess.run(
-        words,
-        cwd=cwd,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=10 * WAIT_S,
-    )
-    assert done.returncode == code, (
-        f"{words} exits with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
-    )
+    """Return the output of a command, which sees no GONOGO_ or PYTHON variable."""
+    hidden = [name for name in os.environ if name.startswith(("GONOGO_", "PYTHON"))]
+    environment = {name: os.environ[name] for name in os.environ.keys() - hidden}
+    options: Any = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+    done = subprocess.run(words, cwd=cwd, env=environment, timeout=10 * WAIT_S, **options)
+    assert done.returncode == code, f"{words}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     return done.stdout
 
 
 def build_wheel(source: Path, folder: Path) -> Path:
-    """Build a wheel of a checkout or an sdist into `folder`, without the network: the build's
-    requirements are those of the environment at hand."""
-    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet")
+    """Build a wheel of a checkout or an sdist into `folder`, without the network."""
     options = ("--no-index", "--no-deps", "--no-build-isolation")
     folder.mkdir()
-    run(*pip, *options, "--wheel-dir", folder, source, cwd=folder)
+    run(*PIP, "wheel", "--quiet", *options, "--wheel-dir", folder, source, cwd=folder)
     (wheel,) = folder.glob("*.whl")
     return wheel
 
@@ -88,26 +63,10 @@ def install(wheel: Path, folder: Path) -> Path:
     """
     venv.create(folder, symlinks=True)
     programs = folder / "bin"
-    pip = (
-        sys.executable,
-        "-m",
-        "pip",
-        "--disable-pip-version-check",
-        "--python",
-        programs / "python",
-        "install",
-        "--no-compile",
-        "--quiet",
-    )
-    run(*pip, "--no-index", "--no-deps", wheel, cwd=folder)
-    purelib = Path(
-        run(
-            programs / "python",
-            "-c",
-            "import sysconfig; print(sysconfig.get_path('purelib'))",
-            cwd=folder,
-        ).strip()
-    )
+    options = ("--no-compile", "--quiet", "--no-index", "--no-deps")
+    run(*PIP, "--python", programs / "python", "install", *options, wheel, cwd=folder)
+    look = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    purelib = Path(run(programs / "python", "-c", look, cwd=folder).strip())
     borrowed = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
     (purelib / "borrowed.pth").write_text("\n".join(borrowed) + "\n")
     return programs
@@ -125,36 +84,23 @@ def test_the_wheel_holds_the_packages_with_their_data_and_nothing_else(wheel: Pa
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         manifest = json.loads(archive.read("gonogo_dashboards/static/manifest.json"))
-        points = archive.read(
-            next(name for name in names if name.endswith("dist-info/entry_points.txt"))
-        ).decode()
+        (entries,) = (name for name in names if name.endswith("dist-info/entry_points.txt"))
+        points = archive.read(entries).decode()
     assert "gonogo = gonogo.cli.app:main" in points
     assert "gonogo.pytest_plugin.plugin = gonogo.pytest_plugin.plugin" in points
-    # all of the code: a package or a folder that the build leaves out is missing at the first use
-    # only
-    assert {
-        path.relative_to(home).as_posix()
-        for package, home in HOMES.items()
-        for path in (home / package).rglob("*.py")
-    } <= names
+    for package, home in HOMES.items():
+        for pattern in ("*.py", "*.html", "*.cpp"):
+            files = (home / package).rglob(pattern)
+            assert {path.relative_to(home).as_posix() for path in files} <= names
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == set(PACKAGES)
     assert not [name for name in names if "node_modules" in name or "__pycache__" in name]
-    assert not [name for name in names if "dashboards/web/" in name], (
-        "the scripts' sources: the wheel has what is built from them"
-    )
+    # the scripts' sources: the wheel has what is built from them
+    assert not [name for name in names if "dashboards/web/" in name]
     assert [name for name in names if name.startswith("gonogo_migrations/versions/")]
     assert "gonogo_migrations/env.py" in names
     assert "gonogo_workers/include/gonogo_dump.hpp" in names
     manual = "gonogo_dashboards/manual/index.html"  # `make release` builds it first
     assert (manual in names) == (ROOT / "dashboards" / manual).is_file()
-    kernels = ROOT / "workers/gonogo_workers/executors/child/kernels"
-    assert {
-        f"gonogo_workers/executors/child/kernels/{path.name}" for path in kernels.glob("*.cpp")
-    } <= names
-    assert {
-        path.relative_to(ROOT / "dashboards").as_posix()
-        for path in (ROOT / "dashboards/gonogo_dashboards").rglob("*.html")
-    } <= names
     chunks = {
         f"gonogo_dashboards/static/{file}"
         for chunk in manifest.values()
@@ -230,24 +176,20 @@ def test_the_installed_wheel_runs_a_check_and_the_demo_from_another_folder(
     elsewhere.mkdir()
 
     names = ", ".join(PACKAGES)
-    look = (
-        f"import sys, json, {names}; print(json.dumps([sys.path, *(package.__path__[0] for "
-        f"package in ({names}))]))"
-    )
+    paths = f"[sys.path, *(package.__path__[0] for package in ({names}))]"
+    look = f"import sys, json, {names}; print(json.dumps({paths}))"
     searched, *places = json.loads(run(programs / "python", "-c", look, cwd=elsewhere))
     assert str(ROOT) not in searched
     assert all(Path(place).is_relative_to(environment) for place in places), places
 
     # a right kernel is checked above, beside folders of the same names
-    wrong = json.loads(
-        run(programs / "gonogo", *CHECK, "--build", "tt-train-2025", cwd=elsewhere, code=HOLLOW)
-    )
+    words = (*CHECK, "--build", "tt-train-2025")
+    wrong = json.loads(run(programs / "gonogo", *words, cwd=elsewhere, code=HOLLOW))
     assert wrong["verdict"] == "pass_by_tolerance"
     assert wrong["diagnosis"]["words"]
 
-    demo = json.loads(
-        run(programs / "gonogo", "demo", "--exit", "--seeds", "1", "--json", cwd=elsewhere)
-    )
+    words = ("demo", "--exit", "--seeds", "1", "--json")
+    demo = json.loads(run(programs / "gonogo", *words, cwd=elsewhere))
     assert {row["build"]: (row["green"], row["verdict"]) for row in demo["rows"]} == {
         "correct": (1, "pass"),
         "tt-train-2025": (1, "pass_by_tolerance"),

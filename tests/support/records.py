@@ -1,4 +1,4 @@
-"""What asserts of several fields of a record have in common."""
+"""Several fields of a record in one line."""
 
 from __future__ import annotations
 

@@ -51,12 +51,12 @@ def selected(**selection: Any) -> dict[str, Any]:
 
 
 Rows = list[tuple[dict[str, Any], str, str]]
-"""What makes a body bad, the field that is refused, a phrase of the detail or the limit."""
+"""Rows of what makes a body bad, the field that is refused, a phrase of the detail or the limit."""
 SOON = timestamp(utcnow() + timedelta(days=3))
 WAIVER = {"names": ["x *"], "reason": "known", "owner": "kim", "expires": SOON}
 BUILD = {"name": "v0.60", "executor": "ttnn", "branch": "main", "outputs": ["dx"]}
 SCHEDULE = {"name": "n", "suite": "nightly", "cron": "30 2 * * *", "timezone": "UTC"}
-MINE = {"target": {"executor": "mine"}}
+PLUGGED = {"target": {"executor": "mine"}}
 SHARDED = {"test": {"memory": {"sharded": [8, 0]}}}
 TTNN = {"target": {"executor": "ttnn"}, "builds": ["ttnn"]}
 ENTRY = {"test": {"shape": [1, 2]}}
@@ -172,7 +172,7 @@ BAD_GAUGES: Rows = [
     ({"seeds": {"start": LAST_SEED, "count": 2}}, "seeds", str(LAST_SEED)),
     ({"seeds": [1, 2]}, "seeds", ""),
     ({"builds": ["correct"]}, "builds.0", "executor"),
-    (MINE | {"builds": ["a"], "wrong_builds": ["b", "a"]}, "wrong_builds.1", "twice"),
+    (PLUGGED | {"builds": ["a"], "wrong_builds": ["b", "a"]}, "wrong_builds.1", "twice"),
     ({"target": {"executor": "nobody"}, "builds": ["a"]}, "target.executor", "mine"),
     (TTNN | {"wrong_builds": ["ttnn-legacy"]}, "wrong_builds.0", "no output of layernorm_bw"),
     ({"branch": ""}, "branch", ""),
@@ -193,7 +193,7 @@ BAD_BISECTIONS: Rows = [
     ({"test": {"kernel": "layernorm_bw", "shape": [0]}}, "test.shape.0", ""),
 ]
 BAD_RUNS: Rows = [
-    *(({"suite": {**SUITE, **wrong}}, f"suite.{at}", said) for wrong, at, said in BAD_SUITES),
+    *(({"suite": {**SUITE, **wrong}}, f"suite.{at}", phrase) for wrong, at, phrase in BAD_SUITES),
     ({"builds": ["correct", "no-such"]}, "builds.1", ""),
     ({"suite": {**SUITE, "builds": ["no-such"]}}, "suite.builds.0", ""),
     # a build of another kernel would run as `correct`, and be green

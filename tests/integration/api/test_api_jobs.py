@@ -46,8 +46,8 @@ def test_a_job_is_accepted_stored_and_shown(api: Api) -> None:
     page = api.client.get(f"/jobs/{job['id']}").text
     assert "No live worker serves the queue <code>emulator.wormhole.n300</code>" in page
     spec = TestSpec.parse(JOB["test"])
-    kept = ("target", "seeds", "repeats", "priority", "labels", "commit")
-    assert pick(job, *kept) == pick(body, *kept)
+    names = ("target", "seeds", "repeats", "priority", "labels", "commit")
+    assert pick(job, *names) == pick(body, *names)
     expected = {
         "test": spec.canonical(),
         "test_key": spec.key,

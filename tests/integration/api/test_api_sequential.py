@@ -85,6 +85,6 @@ def test_a_hollow_test_ends_with_its_first_seed(shared: Api) -> None:
     assert pick(shown["stop"], "decision", "seed") == ("hollow", 7)
     assert shared.get("/flags", params={"job": job})["items"]
     again = shared.client.post(f"/api/v1/jobs/{job}:resubmit").json()["id"]
-    asked = pick(shared.get(f"/jobs/{again}"), "seeds", "total", "stop")
-    assert asked == (shown["seeds"], 500, None)
+    request = pick(shared.get(f"/jobs/{again}"), "seeds", "total", "stop")
+    assert request == (shown["seeds"], 500, None)
     shared.client.post(f"/api/v1/jobs/{again}:cancel")

@@ -238,8 +238,8 @@ def test_a_rotated_token_has_its_rights_and_overlaps_with_the_old_one(closed: Ap
     answer = closed.client.post(address, json={"overlap_hours": 2}, headers=admin)
     assert answer.status_code == 201
     new = answer.json()
-    kept = ("name", "scopes", "builds", "branches", "repositories", "suites")
-    assert pick(new, *kept) == pick(old, *kept)
+    rights = ("name", "scopes", "builds", "branches", "repositories", "suites")
+    assert pick(new, *rights) == pick(old, *rights)
     now, statuses = utcnow().timestamp(), []
     for hours in (1.9, 2.1):
         with time_machine.travel(now + hours * 3600, tick=True):

@@ -50,8 +50,8 @@ def test_a_logic_bug_is_found_by_its_numbers_in_log_n_runs_and_two(api: Api) -> 
     assert {probe["verdict"] for probe in bisection["probes"]} == {"pass", "pass_by_tolerance"}
     assert api.get(f"/jobs?label=bisection={bisection['id']}")["items"][0]["seeds"] == [0]
     with api.context.reading() as session:
-        (told,) = outbox.due(session, topics=["bisection.finished"])
-        assert told.payload == {"bisection": bisection["id"], "version": bisection["version"]}
+        (message,) = outbox.due(session, topics=["bisection.finished"])
+        assert message.payload == {"bisection": bisection["id"], "version": bisection["version"]}
 
 
 def test_masked_at_one_build_and_fixed_at_another(api: Api) -> None:
@@ -62,7 +62,7 @@ def test_masked_at_one_build_and_fixed_at_another(api: Api) -> None:
 
     bisection = run(api, begin(api, signal="both", expect="fix"), rows)
     findings = {finding["kind"]: finding for finding in bisection["findings"]}
-    places = {kind: pick(found, "build", "place", "track") for kind, found in findings.items()}
+    places = {kind: pick(one, "build", "place", "track") for kind, one in findings.items()}
     assert places == {"masked": ("correct", 5, "verdicts"), "fixed": ("correct", 12, "numbers")}
     masked = findings["masked"]["comparison"]
     assert pick(masked, "by", "same") == ("faults", ["dx: s1 is subtracted twice"])

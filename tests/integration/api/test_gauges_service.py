@@ -208,8 +208,8 @@ def test_a_gauge_that_finds_it_sharp_resolves_the_flag_and_only_such_a_one(api: 
     reasons = [entry["reason"] for entry in flag["history"] if entry["what"] == "resolved"]
     assert any(sharp["id"] in reason for reason in reasons)
     with api.context.reading() as session:
-        told = select(func.count()).where(OutboxRow.topic == "flag.resolved")
-        assert session.scalar(told) == 1
+        resolved = select(func.count()).where(OutboxRow.topic == "flag.resolved")
+        assert session.scalar(resolved) == 1
     assert sharpness(api, *VARIANT)["drop-s1"] == MeasuredRate.counted(0, 2)
     measured(api, {"drop-s1": PASSES})
     assert only_flag(api)["state"] == "reopened"
@@ -293,8 +293,8 @@ def test_builds_of_somebody_s_go_to_the_queue_of_their_executor(api: Api) -> Non
         assert row is not None
         assert row.waiting_reason == "no live worker serves the queue mine.wormhole.n150"
         ran = list(played(session, {"mine:broken": PASSES}))
-    mine = [item for item in ran if item.message["target"]["executor"] == "mine"]
-    assert {(item.message["build"], item.queue, len(item.work)) for item in mine} == {
+    attempts_of_mine = [item for item in ran if item.message["target"]["executor"] == "mine"]
+    assert {(item.message["build"], item.queue, len(item.work)) for item in attempts_of_mine} == {
         ("right", "mine.wormhole.n150", 1),
         ("broken", "mine.wormhole.n150", 1),
     }

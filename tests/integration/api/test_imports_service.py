@@ -164,18 +164,18 @@ def test_a_job_cant_ask_for_the_executor_of_imports(api: Api) -> None:
 
 
 def test_bad_imports_name_the_field_and_store_nothing(api: Api) -> None:
-    before, own = api.rows(), {"format": "gonogo"}
+    before, lines_of_ours = api.rows(), {"format": "gonogo"}
     for data, query, field in (
         (b"<!DOCTYPE a><testsuites/>", {}, "file"),
         (JUNIT, {"format": "xunit"}, "format"),
         (JUNIT, {"build": "a b"}, "build"),
         (JUNIT, {"label": "branch"}, "label.0"),
         (JUNIT, {"sha": "4f1c2d9e0a"}, "repository"),
-        (lines({"name": "t", "outcome": "green"}), own, "lines.2.outcome"),
-        (lines(build="a b"), own, "lines.1.build"),
-        (lines(labels={"a b": "c"}), own, "lines.1.labels.a b"),
-        (lines(labels={"a": "c" * 201}), own, "lines.1.labels.a"),
-        (lines(labels={str(number): "" for number in range(33)}), own, "lines.1.labels"),
+        (lines({"name": "t", "outcome": "green"}), lines_of_ours, "lines.2.outcome"),
+        (lines(build="a b"), lines_of_ours, "lines.1.build"),
+        (lines(labels={"a b": "c"}), lines_of_ours, "lines.1.labels.a b"),
+        (lines(labels={"a": "c" * 201}), lines_of_ours, "lines.1.labels.a"),
+        (lines(labels={str(number): "" for number in range(33)}), lines_of_ours, "lines.1.labels"),
     ):
         assert refusal(send(api, data, **query)) == (422, field)
     assert api.rows() == before

@@ -45,8 +45,8 @@ def submit(api: Api, **body: Any) -> str:
 
 def messages(api: Api) -> list[dict[str, Any]]:
     with api.context.reading() as session:
-        told = select(OutboxRow.payload).where(OutboxRow.topic == "run.finished")
-        return list(session.scalars(told))
+        payloads = select(OutboxRow.payload).where(OutboxRow.topic == "run.finished")
+        return list(session.scalars(payloads))
 
 
 def test_a_suite_is_stored_in_versions_and_archived(api: Api) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -14,9 +13,8 @@ import pytest
 
 import compared_builds
 import nightly_history
-from api import Api, in_process, on_port, refusal
+from api import Api, in_process, refusal
 from compared_builds import BASE, HEAD
-from gonogo.cli.app import load
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.compare import comparing
 from gonogo_service.jobs.model import JobLabelRow

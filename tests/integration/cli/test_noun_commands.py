@@ -137,29 +137,29 @@ def test_a_suite_is_pushed_with_the_text_of_its_file(
 
 
 def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_path: Path) -> None:
-    def made(line: str) -> Any:
+    def ran(line: str) -> Any:
         return of(gonogo, *shlex.split(line))
 
     file = tmp_path / "suite.yaml"
     file.write_text(yaml.safe_dump(SUITE))
-    (suite,) = made(f"suites push {file}")["items"]
+    (suite,) = ran(f"suites push {file}")["items"]
     assert (suite["name"], len(suite["tests"])) == ("nightly", 3)
     assert gonogo("suites", "push", str(file))[1] == "stored nightly, version 1: 3 tests\n"
-    build = made("builds create kernels-1 --executor ttnn --branch main")
+    build = ran("builds create kernels-1 --executor ttnn --branch main")
     assert pick(build, "sequence", "branch") == (1, "main")
     when = "--suite nightly --cron '30 2 * * *' --label a=b"
-    schedule = made(f"schedules create 'every night' {when}")
-    webhook = made("webhooks create https://example.org/x --event job.finished")
+    schedule = ran(f"schedules create 'every night' {when}")
+    webhook = ran("webhooks create https://example.org/x --event job.finished")
     assert webhook["secret"].startswith("whsec_")
-    waiver = made("waivers create --name 'x *' --reason moved --days 3")
-    assert made("tokens list") == {"items": [], "next": None}
-    (flag,) = made("flags list --kind hangs")["items"]
-    (device,) = made("devices list")["items"]
-    (job,) = made("jobs list")["items"]
-    run = made("suites run nightly --build correct --label a=b")
-    assert (run["jobs"], made(f"runs show {run['id']}")["labels"]) == (3, {"a": "b"})
-    run = made("schedules run 'every night'")
-    assert made("schedules show 'every night'")["id"] == schedule["id"]
+    waiver = ran("waivers create --name 'x *' --reason moved --days 3")
+    assert ran("tokens list") == {"items": [], "next": None}
+    (flag,) = ran("flags list --kind hangs")["items"]
+    (device,) = ran("devices list")["items"]
+    (job,) = ran("jobs list")["items"]
+    run = ran("suites run nightly --build correct --label a=b")
+    assert (run["jobs"], ran(f"runs show {run['id']}")["labels"]) == (3, {"a": "b"})
+    run = ran("schedules run 'every night'")
+    assert ran("schedules show 'every night'")["id"] == schedule["id"]
     code, _, error = gonogo("schedules", "show", "evry night")
     line = "gonogo: there is no schedule 'evry night'; did you mean 'every night'?\n"
     assert (code, error) == (2, line)
@@ -178,7 +178,7 @@ def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_
     for noun, key in keys.items():
         code, listed, _ = gonogo(noun, "list", *([] if noun == "devices" else ["-n", "500"]))
         assert (code, key in listed) == (0, True), noun
-        record = made(f"{noun} show {key}")
+        record = ran(f"{noun} show {key}")
         assert key in (record.get("id"), record.get("name"), record.get("device"))
         code, shown, _ = gonogo(noun, "show", key)
         assert code == 0
@@ -195,7 +195,7 @@ def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_
     label = Verdict(job["verdict"]).label
     same = of(gonogo, "jobs", "list", "--verdict", label)["items"]
     assert [item["id"] for item in same] == [job["id"]]
-    assert made("flags list --kind Hangs")["items"] == [flag]
+    assert ran("flags list --kind Hangs")["items"] == [flag]
     assert "  Hangs  " in gonogo("flags", "list")[1]
     shown = gonogo("flags", "show", flag["id"])[1]
     assert "[b]it hung[/b]" in shown
@@ -208,15 +208,15 @@ def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_
         (f"flags change {flag['id']} --state resolved --reason mended", "state", "resolved"),
         ("devices change lab-1/wormhole:0 --drain --reason fan", "drained", True),
     ):
-        assert made(line)[field] == value
-    assert made(f"runs cancel {run['id']}")["state"] in ("cancelled", "cancelling")
+        assert ran(line)[field] == value
+    assert ran(f"runs cancel {run['id']}")["state"] in ("cancelled", "cancelling")
     for words, (code, line) in MISSPELLED.items():
         result = gonogo(*shlex.split(words))
         assert (result[0], line in result[2]) == (code, True), (words, result)
     for noun in ("suites", "schedules", "webhooks", "waivers"):
         code, out, _ = gonogo(noun, "remove", keys[noun])
         assert (code, keys[noun] in out) == (0, True)
-    assert made("webhooks list") == {"items": [], "next": None}
+    assert ran("webhooks list") == {"items": [], "next": None}
     assert gonogo("builds", "create", "kernels-0", "--executor", "ttnn")[0] == 0
     assert gonogo("builds", "remove", "kernels-0") == (0, "removed kernels-0\n", "")
     code, out, error = gonogo("builds", "show", "kernels-9")

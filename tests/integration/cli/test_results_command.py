@@ -82,7 +82,7 @@ def test_parquet_holds_what_csv_and_ndjson_hold(
     rows = table_of(file.read_bytes())
     assert table_of(gonogo(job, "--format", "parquet")) == rows
     seeds = [json.loads(line) for line in gonogo(job, "--format", "ndjson").split(b"\n")[:-1]]
-    flat = [(seed, *each) for seed in seeds for each in (seed["outputs"] or {"": {}}).items()]
+    flat = [(seed, *output) for seed in seeds for output in (seed["outputs"] or {"": {}}).items()]
     of_seed = ("seed", "iteration", "repeat", "message", "verdict")
     for row, (seed, output, judged) in zip(rows, flat, strict=True):
         assert pick(row, *of_seed) == pick(seed, *of_seed)

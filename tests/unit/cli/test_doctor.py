@@ -81,8 +81,8 @@ def test_a_check_that_breaks_has_failed(
         assert ended.value.code == 3
     people, document = capsys.readouterr().out.rsplit("\n", 2)[:2]
     assert people.split() == ["fail", "disk", "no", "remedy:", "mend", "it"]
-    found = {"part": "disk", "state": "fail", "message": "no", "remedy": "mend it"}
-    assert json.loads(document) == {"ok": False, "findings": [found]}
+    finding = {"part": "disk", "state": "fail", "message": "no", "remedy": "mend it"}
+    assert json.loads(document) == {"ok": False, "findings": [finding]}
 
 
 def _unreadable(place: Path, patch: pytest.MonkeyPatch) -> None:

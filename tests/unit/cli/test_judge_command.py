@@ -199,8 +199,8 @@ def test_what_cannot_be_judged_is_said_with_file_and_shape(
         (stored.folder / file).write_bytes(content)
     result = stored.judge(*names)
     assert isinstance(result.exception, JobError), result.output
-    said = str(result.exception)
-    assert [word for word in (*words, "" if "spec" in file else file) if word not in said] == []
+    message = str(result.exception)
+    assert [word for word in (*words, "" if "spec" in file else file) if word not in message] == []
     assert result.stdout == ""
 
 
