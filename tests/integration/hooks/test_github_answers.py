@@ -44,7 +44,9 @@ class Circle:
     loop: Deliver
 
     def deliver(self, event: str, payload: dict[str, Any]) -> None:
+        """Deliver an event, then `go`."""
         assert deliver(self.api.client, event, payload).status_code == 202
+        self.go()
 
     def go(self) -> None:
         """Process deliveries and send answers, also for the lookups at GitHub."""
@@ -113,7 +115,6 @@ def test_a_pull_request_gets_a_status_a_check_and_one_comment_that_names_the_new
     context, github = "gonogo/kernels/nightly (pull_request)", app.github
     store_rule(app.api, suites=[SUITE])
     app.deliver("pull_request", pull_request())
-    app.go()
     (first,) = commit_checks(app.api)
     assert github.status_of(HEAD) == {context: "pending"}
     (check,) = github.checks
@@ -140,7 +141,6 @@ def test_a_pull_request_gets_a_status_a_check_and_one_comment_that_names_the_new
     # the next commit is right: the comment is written anew
     store_rule(app.api, suites=[SUITE], builds={"head": "correct", "base": "correct"})
     app.deliver("pull_request", pull_request("synchronize", head=NEXT, at=LATER))
-    app.go()
     path = f"/api/v1/github/answers/{first['id']}:again"
     assert app.api.client.post(path, json={}).status_code == 202
     app.end()
@@ -186,12 +186,11 @@ def test_an_answer_that_is_lost_on_its_way_makes_nothing_twice(
 def test_a_limit_is_no_failure_and_what_github_refuses_is_given_up_at_last(app: Circle) -> None:
     api, github = app.api, app.github
     store_rule(api, builds={"head": "nobody-{short}"}, pull_requests=False)
-    app.deliver("pull_request", pull_request())
-    app.deliver("push", push(after=UNKNOWN))
     github.installed = False
     github.script = [Scripted(404), Scripted(403, {"retry-after": "120"})]
     with time_machine.travel(utcnow(), tick=False) as clock:
-        app.go()
+        app.deliver("pull_request", pull_request())
+        app.deliver("push", push(after=UNKNOWN))
         clock.shift(timedelta(seconds=119))
         app.go()
         _, unknown = (check["id"] for check in commit_checks(api))
@@ -242,7 +241,6 @@ def test_a_report_that_can_t_be_written_stalls_no_other(
     store_rule(circle.api, builds={"head": "nobody-{short}"}, pull_requests=False)
     circle.deliver("pull_request", pull_request())
     circle.deliver("push", push())
-    circle.go()
     bad, good = (circle.answers()[check["id"]] for check in commit_checks(circle.api))
     assert (good["state"], good["tries"]) == ("told", 0)
     assert (bad["state"], bad["tries"], bad["error"]) == ("waiting", 1, "KeyError: 'a bug'")
@@ -261,7 +259,6 @@ def test_a_token_alone_makes_no_checks_and_of_two_that_ask_the_same_the_later_co
         incoming.store(session, HookSource.ci, "delivery", "commit", body)
     circle.go()
     circle.deliver("pull_request", pull_request("reopened", at=LATER))
-    circle.go()
     circle.end()
     states = [circle.answers().get(check["id"], {}).get("state") for check in commit_checks(api)]
     assert states == ["superseded", "told", None, "told"]
@@ -284,7 +281,6 @@ def test_a_push_is_answered_at_the_open_pull_requests_of_its_commit_and_against_
     github.open(7, HEAD, TIP)
     github.most = 2
     circle.deliver("push", push())
-    circle.go()
     pushed, of_pull_request = commit_checks(api)
     assert (pushed["pull_request"], pushed["base_sha"]) == (None, BEFORE)
     expected = {"pull_request": 7, "base_sha": TIP, "source": "github", "event": "pull_request"}
@@ -308,9 +304,8 @@ def test_a_push_is_answered_at_the_open_pull_requests_of_its_commit_and_against_
     contexts = [f"gonogo/kernels/nightly ({event})" for event in ("push", "pull_request")]
     assert github.status_of(HEAD) == dict.fromkeys(contexts, "failure")
     # pull request 4 has had this head from the start, 7 moves to it
-    circle.deliver("push", push(before=HEAD, after=NEXT))
     github.pulls[-1]["head"]["sha"] = NEXT
-    circle.go()
+    circle.deliver("push", push(before=HEAD, after=NEXT))
     circle.end()
     assert github.comments == [comment]  # everything passes, so 4 gets no comment
     assert "nothing new" in comment["body"]
@@ -326,7 +321,6 @@ def test_a_pull_request_that_is_opened_after_the_push_was_tested_is_found(circle
     with time_machine.travel(utcnow(), tick=False) as clock:
         store_rule(api, events=["push", "pull_request"])
         circle.deliver("push", push())
-        circle.go()
         assert asks() == 0  # GitHub may send the event of the pull request itself
         circle.end("tt-train-2025")
         github.open(7, HEAD, BEFORE)
@@ -337,14 +331,12 @@ def test_a_pull_request_that_is_opened_after_the_push_was_tested_is_found(circle
         assert len(commit_checks(api)) == 2
         # GitHub sends that event late: the comment stays the same, and nothing runs
         circle.deliver("pull_request", pull_request(at=LATER))
-        circle.go()
         clock.shift(timedelta(minutes=3))
         circle.go()
         assert (len(github.comments), api.rows()["runs"]) == (1, 2)
         before = asks()
         store_rule(api, events=["push"], pull_requests=False)
         circle.deliver("push", push(before=HEAD, after=NEXT))
-        circle.go()
         circle.end()
         assert asks() == before
 
@@ -352,7 +344,6 @@ def test_a_pull_request_that_is_opened_after_the_push_was_tested_is_found(circle
 def test_a_token_that_may_not_read_pull_requests_still_sets_its_status(circle: Circle) -> None:
     store_rule(circle.api, events=["push"])
     circle.deliver("push", push())
-    circle.go()
     circle.github.forbidden = "/pulls"
     circle.end()
     assert circle.github.status_of(HEAD) == {"gonogo/kernels/nightly (push)": "success"}
@@ -368,13 +359,11 @@ def test_a_check_that_is_asked_for_again_runs_its_head_once_more_and_a_second_pr
     api, github = app.api, app.github
     store_rule(api, events=["pull_request"])
     app.deliver("pull_request", pull_request())
-    app.go()
     app.end("tt-train-2025")
     (check,) = github.checks
     assert check["actions"][0]["identifier"] == "gonogo-both"
     for hour in (12, 13):  # pressed twice
         app.deliver("check_run", check_run(check, hour=hour))
-        app.go()
     first, second = commit_checks(api)
     for name in (*SAME, "occurred_at"):
         assert second[name] == first[name]
@@ -389,7 +378,6 @@ def test_a_check_that_is_asked_for_again_runs_its_head_once_more_and_a_second_pr
     app.deliver("check_run", check_run(check))
     button = {"action": "requested_action", "button": "gonogo-both"}
     app.deliver("check_run", check_run(github.checks[-1], **button))
-    app.go()
     replayed, both = came(api)[-2:]
     assert "came before" in replayed["reason"]
     assert both["state"] == "started"
@@ -402,11 +390,9 @@ def test_a_suite_that_is_asked_for_again_runs_all_that_its_commit_had(app: Circl
     for rule in ("kernels", "other"):
         store_rule(app.api, name=rule, events=["push"])
     app.deliver("push", push())
-    app.go()
     app.end()
     app.api.client.delete("/api/v1/rules/other")
     app.deliver("check_suite", check_suite("rerequested", app={"id": int(APP), "slug": "gonogo"}))
-    app.go()
     (again,) = [delivery for delivery in came(app.api) if delivery["event"] == "check_suite"]
     outcomes = [(one["rule"], one["started"], one["reason"]) for one in again["outcome"]]
     gone = ("other", False, "the rule is no longer in use")
@@ -436,7 +422,6 @@ def test_what_is_not_our_check_is_politely_left_alone(
 ) -> None:
     store_rule(app.api, events=["push", "check_suite"])
     app.deliver("check_run" if "check_run" in payload else "check_suite", payload)
-    app.go()
     (ignored,) = came(app.api)
     assert (ignored["state"], reason in ignored["reason"]) == ("ignored", True), ignored
 
@@ -446,7 +431,6 @@ def test_two_pull_requests_of_one_commit_have_a_comment_each(app: Circle) -> Non
     for number in (7, 8):
         app.github.open(number, HEAD, TIP)
     app.deliver("push", push())
-    app.go()
     app.end("tt-train-2025")
     assert sorted(comment["pull_request"] for comment in app.github.comments) == [7, 8]
     assert {check["status"] for check in app.github.checks} == {"completed"}
@@ -464,7 +448,6 @@ def test_a_check_that_another_pull_request_outshines_is_closed_once_while_gauges
     with time_machine.travel(utcnow(), tick=False) as clock:
         for payload in (pull_request(), other):
             app.deliver("pull_request", payload)
-            app.go()
         for _ in range(3):
             clock.shift(answering.POLL_GAUGES)
             app.go()
