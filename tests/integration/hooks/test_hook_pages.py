@@ -9,7 +9,7 @@ from api import Api
 from gonogo_service.ci import incoming
 from gonogo_service.kit.database.states import HookSource
 from hook_payloads import HEAD, REPOSITORY, deliver, pull_request, push
-from hook_service import came, commit_checks, store_rule, work
+from hook_service import came, commit_checks, handled, store_rule, work
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 LEAKED = "ghp_leaked_by_an_alert"
@@ -19,8 +19,7 @@ def test_a_delivery_leads_to_its_runs_and_they_lead_back(lite: Api) -> None:
     store_rule(lite, name="kernels")
     store_rule(lite, name="other", branches=["release/*"])
     deliver(lite.client, "push", push(note=HOSTILE), delivery="first")
-    deliver(lite.client, "issues", {"action": HOSTILE, "repository": {"full_name": "lab/notes"}})
-    work(lite)
+    handled(lite, "issues", {"action": HOSTILE, "repository": {"full_name": "lab/notes"}})
     ignored, started = lite.client.get("/hooks.json").json()["items"]
     listed = lite.client.get("/hooks").text
     for words in ("Started something", "rule kernels", "GitHub"):
@@ -58,8 +57,7 @@ def test_a_delivery_leads_to_its_runs_and_they_lead_back(lite: Api) -> None:
 def test_what_started_nothing_is_worked_off_again_from_its_page(lite: Api) -> None:
     url = f"https://x.example/a?token={LEAKED}"
     head_commit = {"secret": LEAKED, "tokens": [LEAKED], "url": url}
-    deliver(lite.client, "push", push(head_commit=head_commit))
-    work(lite)
+    handled(lite, "push", push(head_commit=head_commit))
     (line,) = came(lite)
     admin, csrf = lite.browser("admin")
     page = admin.get(f"/hooks/{line['id']}").text
@@ -121,8 +119,7 @@ def test_a_payload_that_is_no_json_or_too_large_is_no_trouble(lite: Api) -> None
         incoming.store(session, HookSource.github, "old", "ping", b"\xff<script>")
     deliver(lite.client, "push", push(padding="x" * 70_000))
     deliver(lite.client, "pull_request", push(padding="x" * (2 * 2**20)))
-    deliver(lite.client, "pull_request", pull_request())
-    work(lite)
+    handled(lite, "pull_request", pull_request())
     raw, long, larger, _ = came(lite)
     page = lite.client.get(f"/hooks/{raw['id']}").text
     assert "Not JSON" in page

@@ -23,7 +23,7 @@ from hook_payloads import (
     pull_request,
     push,
 )
-from hook_service import came, commit_checks, store_rule, work
+from hook_service import came, commit_checks, handled, store_rule, work
 
 NEEDS_PATHS: dict[str, Any] = {"paths": ["ttnn/**"]}
 FOR_RULE = {"rule": "r0", "head_build": "tt-train-2025", **pull_request("any")}
@@ -85,8 +85,7 @@ def test_paths_are_asked_for_only_where_a_rule_decides_by_them(
 
 def test_paths_that_nobody_can_ask_for_fit_every_rule(lite: Api) -> None:
     store_rule(lite, **NEEDS_PATHS)
-    deliver(lite.client, "pull_request", pull_request())
-    assert work(lite) == 1
+    assert handled(lite, "pull_request", pull_request()) == 1
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from hook_service import (
     SMALL,
     came,
     commit_checks,
+    handled,
     prepared,
     store_rule,
     work,
@@ -89,20 +90,17 @@ def test_what_ran_for_a_commit_is_not_run_again_but_on_request(lite: Api) -> Non
     assert again["run"] != second["run"]
     assert again["base_run"] == first["run"]
     # the same body under another id
-    deliver(lite.client, "check_suite", check_suite("rerequested", head_sha=NEXT, before=HEAD))
-    work(lite)
+    handled(lite, "check_suite", check_suite("rerequested", head_sha=NEXT, before=HEAD))
     assert (len(commit_checks(lite)), "came before" in came(lite)[-1]["reason"]) == (4, True)
     assert lite.client.post(f"/api/v1/runs/{first['run']}:cancel").is_success
-    deliver(lite.client, "push", push(before=HEAD, after="d4" * 20))
-    work(lite)
+    handled(lite, "push", push(before=HEAD, after="d4" * 20))
     # a canceled run says nothing about its commit
     assert commit_checks(lite)[-1]["base_run"] not in {None, first["run"]}
 
 
 def test_a_pull_request_from_a_fork_starts_nothing_unless_a_rule_says_so(lite: Api) -> None:
     store_rule(lite)
-    deliver(lite.client, "pull_request", pull_request(fork=True))
-    assert work(lite) == 0
+    assert handled(lite, "pull_request", pull_request(fork=True)) == 0
     (refused,) = came(lite)
     assert refused["state"] == "ignored"
     assert "fork" in refused["reason"]
@@ -118,13 +116,11 @@ def test_a_stranger_s_events_get_a_rule_s_owner_past_no_quota(database_url: str)
     gauge = {"test": {"kernel": "layernorm_bw", "shape": [32, 64]}}
     with prepared(database_url, quota_open_jobs=2) as api:
         store_rule(api, forks=True, gauges=[gauge])
-        deliver(api.client, "pull_request", pull_request(fork=True))
-        assert work(api) == 1
+        assert handled(api, "pull_request", pull_request(fork=True)) == 1
         (first,) = came(api)
         assert (first["state"], api.rows()["jobs"]) == ("started", 2)  # head and base
         assert "gauges.0: quota.open_jobs" in first["outcome"][0]["reason"]
-        deliver(api.client, "pull_request", pull_request("synchronize", head=NEXT, fork=True))
-        assert work(api) == 0
+        assert handled(api, "pull_request", pull_request("synchronize", head=NEXT, fork=True)) == 0
         later = came(api)[-1]
         assert later["state"] == "failed"
         assert "head: quota.open_jobs" in later["reason"]
@@ -159,16 +155,14 @@ def test_a_process_that_dies_in_the_middle_has_done_nothing(
 def test_what_can_t_be_started_is_said_and_can_be_tried_again(lite: Api) -> None:
     gauges = [{"test": {"kernel": "layernorm_bw", "shape": [32, 64]}}]
     store_rule(lite, builds={"head": "tt-{short}"}, gauges=gauges)
-    deliver(lite.client, "push", push(), delivery="x")
-    assert work(lite) == 1  # the gauge
+    assert handled(lite, "push", push(), delivery="x") == 1  # the gauge
     suite, gauge = commit_checks(lite)
     assert suite["run"] is None
     assert f"tt-{HEAD[:12]}" in suite["error"]
     assert pick(gauge, "suite", "run") == (None, None)
     assert len(gauge["gauges"]) == 1
     store_rule(lite, builds={"head": "tt-{short}"})
-    deliver(lite.client, "push", push(after=NEXT))
-    assert work(lite) == 0
+    assert handled(lite, "push", push(after=NEXT)) == 0
     failed = came(lite)[1]
     assert (failed["state"], len(commit_checks(lite))) == ("failed", 3)
     store_rule(lite)
@@ -186,13 +180,11 @@ def test_a_commit_s_build_is_the_one_that_is_registered_with_it_or_is_registered
     build = {"name": "by-hand", "executor": "ttnn", "commit": HEAD[:10]}
     assert lite.client.post("/api/v1/builds", json=build).is_success
     store_rule(lite, suites=suites, builds={}, base=False)
-    deliver(lite.client, "push", push())
-    assert work(lite) == 1
+    assert handled(lite, "push", push()) == 1
     assert commit_checks(lite)[0]["head_build"] == "by-hand"
     register = {"executor": "ttnn", "branch": "main"}
     store_rule(lite, suites=suites, builds={"head": "metal-{short}"}, register=register)
-    deliver(lite.client, "pull_request", pull_request(head=NEXT))
-    assert work(lite) == 1
+    assert handled(lite, "pull_request", pull_request(head=NEXT)) == 1
     registered = {
         build["name"]: build
         for build in lite.get("/builds?executor=ttnn")["items"]

@@ -18,7 +18,7 @@ from gonogo_service.ci.model import IncomingDeliveryRow
 from gonogo_service.ci.processor import Paths, Processor
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_service.kit.database.base import Base
-from hook_payloads import SECRET
+from hook_payloads import SECRET, deliver
 from patience import WAIT_S
 from suite_runs import SUITE
 
@@ -63,10 +63,16 @@ def work(api: Api, paths: Paths | None = None) -> int:
     """Handle the due deliveries; return how many of them started something."""
     before = _started(api)
     with background(api) as core:
-        deliver = Deliver(core, {IncomingDeliveryRow: Processor(core, paths).handle})
-        deliver.run_once()
-        deliver.join(WAIT_S)
+        loop = Deliver(core, {IncomingDeliveryRow: Processor(core, paths).handle})
+        loop.run_once()
+        loop.join(WAIT_S)
     return _started(api) - before
+
+
+def handled(api: Api, event: str, payload: Any, **options: Any) -> int:
+    """Deliver an event and do what is due; return how many deliveries started something."""
+    assert deliver(api.client, event, payload, **options).status_code == 202
+    return work(api)
 
 
 def _started(api: Api) -> int:
