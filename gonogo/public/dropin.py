@@ -314,7 +314,8 @@ class PendingComparison:
                 {**raw_arrays, **arrays},
                 {"tolerance": comparison.tolerance, **spec},
             )
-            fields["numerics"] = self._formats(given) | dict(fields.get("numerics") or {})
+            formats = self._formats(handover.with_formats(fields["kernel"], given))
+            fields["numerics"] = formats | dict(fields.get("numerics") or {})
             arrays_of_test = recorded.Arrays(fields, arrays, raw_arrays, self.name, self.arithmetic)
             if recorded.handed_over(arrays_of_test):
                 comparison.words = "sent to the worker, which judges it"

@@ -17,6 +17,7 @@ from gonogo.public.recorded import Arrays
 
 if TYPE_CHECKING:
     from gonogo.kernels.kernel import Kernel
+    from gonogo.public.tensors import Tensor
 
 __tracebackhide__ = True
 """pytest shows the test's line, and none of ours."""
@@ -165,6 +166,12 @@ def test_fields(kernel: str, arrays: dict[str, Any], given: dict[str, Any]) -> d
     if statistics and not statistics & arrays.keys():
         fields["numerics"] = {"statistics": "own", **numerics}
     return fields
+
+
+def with_formats(kernel: str, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors that have a format: a kernel's whole numbers have none in any dtype."""
+    one = known_kernel(kernel)
+    return {name: tensor for name, tensor in given.items() if one is None or name not in one.whole}
 
 
 def _check_tensors(kernel: str, names: Iterable[str]) -> None:

@@ -162,7 +162,8 @@ def judge(
     given = {"epsilon": epsilon, "parameters": parameters and dict(parameters)}
     fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     fields["tolerance"] = dict(tolerance or {})
-    fields["numerics"] = _formats(read, read_outputs) | dict(numerics or {})
+    formats = _formats(handover.with_formats(kernel, read), read_outputs)
+    fields["numerics"] = formats | dict(numerics or {})
     test = handover.test_fields(kernel, arrays, fields)
     return _judged(comparison.case_of_test(test, arrays, {}, program))
 

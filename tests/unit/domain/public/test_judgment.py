@@ -91,6 +91,29 @@ def test_an_impossible_argument_is_told_in_one_line(changes: dict[str, Any], wor
     assert line.startswith(words)
 
 
+@pytest.mark.parametrize(
+    ("indices", "words"),
+    [
+        ([[0.5, 1.0]], "indices: must be whole numbers (allowed: 0 to 2)"),
+        ([[0, 3]], "indices: must be whole numbers (allowed: 0 to 2)"),
+        ([[-1, 2]], "indices: must be whole numbers (allowed: 0 to 2)"),
+        ([[0, 2]], ""),
+        ([[0.0, 2.0]], ""),  # of any dtype
+    ],
+)
+def test_indices_are_whole_numbers_below_their_bound(indices: Any, words: str) -> None:
+    table, parameters = drawn(3, 64), {"rows": 3, "width": 64}
+    inputs = {"indices": np.array(indices), "table": table}
+    outputs = {"y": table[None, [0, 2]]}
+    given = {"kernel": "embedding", "inputs": inputs, "outputs": outputs, "parameters": parameters}
+    if not words:
+        assert gonogo.judge(**given).verdict == "pass"
+        return
+    with pytest.raises((FieldError, TypeError)) as refused:
+        gonogo.judge(**given)
+    assert str(refused.value).startswith(words)
+
+
 @pytest.mark.parametrize("judgments", [[1], "x", None])
 def test_what_is_no_judgment_is_not_pooled(judgments: Any) -> None:
     with pytest.raises(TypeError, match=r"judgments\[0\]: must be a judgment .*; got "):
