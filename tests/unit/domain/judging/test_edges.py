@@ -8,20 +8,22 @@ import numpy as np
 import pytest
 
 from gonogo.arithmetic import Quantity
-from gonogo.judging.edges import edges_of, headroom
+from gonogo.judging.edges import edges, edges_of, headroom
+from gonogo.judging.judging import judge
 from gonogo.judgment.cells import Cells
 from gonogo.judgment.tolerance import Tolerance
+from numeric_cases import Case, spec
 
 VALUES = np.array([[1.0, 2.0, -4.0], [0.0, 3.0, 7.0]])
 
 
-def edges(noise: float, raw: float, tolerance: Tolerance | None) -> dict[str, object]:
+def by_hand(noise: float, raw: float, tolerance: Tolerance | None) -> dict[str, object]:
     cells = Cells(VALUES, Quantity(VALUES.copy(), np.full(VALUES.shape, noise)), "bf16")
     return edges_of(cells, VALUES + raw, (0.0, 0.5), tolerance)
 
 
 def test_without_noise_and_shift_half_a_step_is_enough() -> None:
-    result = edges(0.0, 0.0, Tolerance(rtol=0.0, atol=1 / 64))
+    result = by_hand(0.0, 0.0, Tolerance(rtol=0.0, atol=1 / 64))
     assert result["needed_atol"] == pytest.approx({"0.0": 1 / 32, "0.5": 0.0}, abs=1e-12)
     assert result["tolerance_ratio"] == pytest.approx(2.0)
     assert result["ulp_max"] == pytest.approx(0.5)
@@ -30,7 +32,7 @@ def test_without_noise_and_shift_half_a_step_is_enough() -> None:
 
 
 def test_noise_and_shift_of_other_seeds_are_allowed_for() -> None:
-    result = edges(1e-4, 0.01, None)
+    result = by_hand(1e-4, 0.01, None)
     moved = 8 * 0.01 + headroom(6) * 0.01
     assert result["needed_atol"]["0.0"] == pytest.approx(1 / 32 + moved)  # type: ignore[index]
     assert (result["tolerance_ratio"], result["alarm"]) == (None, None)
@@ -44,3 +46,19 @@ def test_noise_and_shift_of_other_seeds_are_allowed_for() -> None:
 @pytest.mark.parametrize(("count", "expected"), [(32 * 1024, 1.33), (160, 1.65)])
 def test_headroom_is_larger_for_few_elements(count: int, expected: float) -> None:
     assert headroom(count) == pytest.approx(expected, rel=0.01)
+
+
+def test_the_edges_of_a_seed_hold_its_numbers_and_a_wrong_output_has_none() -> None:
+    case = Case.of(spec(shape=(16, 96), tolerance={"rtol": 0, "atol": 0.01}))
+    outputs = case.emulated("tt-train-2025")
+    arrays = case.test, case.raw, case.given, outputs
+    judged = judge(*arrays, arithmetic="tt-train", with_limits=False, with_faults=False)
+    by_output = edges(*arrays, judged, (0.0, 0.01), "tt-train")
+    assert list(by_output) == ["dgamma", "dbeta"], "dx is wrong"
+    for name, edge in by_output.items():
+        numbers = judged.outputs[name].statistics
+        for rtol in ("0.0", "0.01"):
+            assert numbers["needed_atol"][rtol] <= edge["needed_atol"][rtol]
+        for metric in ("rel_frobenius", "pcc_deficit", "ulp_max", "tolerance_ratio"):
+            assert numbers[metric] <= edge[metric] <= 20 * numbers[metric] + 1e-3
+        assert 0 <= edge["alarm"] <= 1

@@ -95,11 +95,12 @@ def tensors() -> Mapping[str, Array]:
         "weight": r.normal(size=8),
         "bias": r.normal(size=8),
     }
-    return {"x": x, "mean": mean, "rstd": rstd, "dy": dy, **vectors, **products}
+    return {"x": x, "far": x + 30, "mean": mean, "rstd": rstd, "dy": dy, **vectors, **products}
 
 
 SMALL: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
     "forward": ("layernorm_fw", ("x", "gamma", "beta"), EPSILON),
+    "offset": ("layernorm_fw", ("far", "gamma", "beta"), EPSILON),
     "backward": ("layernorm_bw", ("x", "gamma", "mean", "rstd", "dy"), {}),
     "rmsnorm": ("rmsnorm_fw", ("x", "gamma"), EPSILON),
     "softmax": ("softmax", ("x",), {}),
@@ -113,9 +114,10 @@ SMALL: dict[str, tuple[str, tuple[str, ...], dict[str, Any]]] = {
 
 @cache
 def small_kernel(name: str, form: str = "fp32") -> tuple[list[Graph], dict[str, Array]]:
-    """Return the graphs of a reference and its first way, and inputs in a format."""
+    """Return the graphs of a reference and of a way or two, and inputs in a format."""
     title, names, parameters = SMALL[name]
     given = zip(KERNELS[title].inputs, names, strict=False)
     inputs = {at: round_to(tensors()[name], form) for at, name in given}
-    functions = [KERNELS[title].reference, *KERNELS[title].ways[:1]]
+    ways = KERNELS[title].ways
+    functions = [KERNELS[title].reference, *ways[:1], *ways[9:10]]  # of a LayerNorm: in one pass
     return [trace(function, inputs, **parameters) for function in functions], inputs

@@ -26,7 +26,7 @@ from gonogo.graph import Graph
 from gonogo.judgment import judge
 from gonogo.judgment.tolerance import Tolerance
 from gonogo.spec.verdicts import JUDGE
-from tests.unit.domain.judgment.kernels import COLUMNS, Array, small_kernel, tensors
+from tests.unit.domain.judgment.kernels import COLUMNS, ROWS, Array, small_kernel, tensors
 
 ANSWERS = Path(__file__).with_name("answers.json")
 
@@ -53,6 +53,8 @@ class Case:
     """With one, its advice and the detection limits are asked for, too."""
     program: Program = NOTHING_STORED
     declared: tuple[Program, ...] = ()
+    way: int = 0
+    """The number of the graph that computes it."""
 
     def values(self, graph: Graph, inputs: dict[str, Array]) -> Array:
         table = {fault.id: fault for fault in faults(graph, self.output)}
@@ -71,13 +73,13 @@ class Case:
         """Return what the judge says, as plain JSON."""
         form, name = format_and_mode(self.form)[0], self.output
         graphs, inputs = small_kernel(self.kernel, form)
-        given = graphs, inputs, {name: self.values(graphs[0], inputs)}, {name: form}
+        given = graphs, inputs, {name: self.values(graphs[self.way], inputs)}, {name: form}
         tolerances = {} if self.tolerance is None else {name: self.tolerance}
         narrow = () if form == "fp32" else (form,)
         judgment = judge(*given, narrow, self.declared, tolerances=tolerances)
         one = judgment.outputs[name]
         numbers = {"misfit": one.misfit, "way": one.way, "outside": int(one.outside.sum())}
-        entry = {"message": one.message, **one.entry(), **numbers}
+        entry = {"message": judgment.message, **one.entry(), **numbers}
         if self.tolerance is not None:
             limits, advice = judgment.detection_limits(name), judgment.advice(name)
             entry |= {"limits": limits.message, "factors": dict(limits.factors)}
@@ -112,6 +114,22 @@ def nudged(y: Array) -> None:
 def totals(order: str) -> Program:
     form = "fp16" if order == "4 lanes" else "bf16"
     return Program(stored={"dbeta.total": form}, totals=order)
+
+
+def two_rows_nudged(y: Array) -> None:
+    y[[3, 40]] *= 1 + 2.0**-7
+
+
+def few_values_nudged(y: Array) -> None:
+    y[[2, 19, 44], [7, 80, 150]] *= 1 + 2.0**-6
+
+
+def tail_nudged(y: Array) -> None:
+    y[:, 192:] *= 1 + 2.0**-6
+
+
+def sums_by_other_factors(y: Array) -> None:
+    y *= np.random.default_rng(6).uniform(0.9, 1.1, (ROWS, 1))
 
 
 def nudged_less(y: Array) -> None:
@@ -175,6 +193,7 @@ def beta_subtracted(y: Array) -> None:
 TIGHT = Tolerance(rtol=1e-9)
 PLACES = np.arange(COLUMNS)
 STORED = Program(stored={"rstd": "bf16"})
+TWO_STORED = Program(stored={"rstd": "bf16", "mean": "bf16"})
 MOST_STORED = Program(stored=dict.fromkeys(("xhat", "P", "s1", "s2"), "bf16"))
 UNKNOWN, UNKNOWN_SUMS = Program(narrow="bf16"), Program(narrow="bf16", narrow_sums=True)
 PADDED, BIASED, WIDE = ("padded:variance",), ("unbiased:variance",), Tolerance(atol=0.03)
@@ -252,6 +271,23 @@ CASES = {
     "rstd stored, declared": Case("forward", form="bf16", program=STORED, declared=(STORED,)),
     "declared and not stored": Case("forward", form="bf16", declared=(STORED,)),
     "truncated twice": Case("forward", form="bf16/zero", program=CUT),
+    "two rows of an unknown order": Case("forward", form="bf16", spoil=two_rows_nudged),
+    "a tail": Case("forward", form="bf16", spoil=tail_nudged),
+    "a tail beside stored values": Case("forward", form="bf16", program=STORED, spoil=tail_nudged),
+    "few values beside stored ones": Case(
+        "forward", form="bf16", program=TWO_STORED, spoil=few_values_nudged
+    ),
+    "a factor in an unknown order": Case(
+        "forward", "y", ("factor:rstd",), "bf16", program=UNKNOWN, size=0.003
+    ),
+    "a small factor in an unknown order": Case(
+        "forward", "y", ("factor:rstd",), "bf16", program=UNKNOWN, size=0.0004
+    ),
+    "sums by other factors": Case("rmsnorm", spoil=sums_by_other_factors),
+    "far from 0": Case("offset", tolerance=TIGHT),
+    "far from 0, in one pass": Case("offset", way=2, tolerance=TIGHT),
+    "far from 0, N - 1 in one pass": Case("offset", faults=("unbiased:variance",)),
+    "in one pass": Case("forward", way=2, form="fp16"),
     "N - 1 in an unknown order": Case(
         "forward", "y", BIASED, "bf16", tolerance=WIDE, program=UNKNOWN
     ),
