@@ -35,11 +35,11 @@ export function fold(draw) {
     draw();
   });
   document.addEventListener('click', (event) => {
-    const button = event.target instanceof Element ? event.target.closest('.unfold') : null;
-    if (!button) return;
-    const panel = button.closest('[data-fold]');
+    const link = event.target instanceof Element ? event.target.closest('.unfold, a[href^="#"]') : null;
+    const panel = (link?.hash ? document.getElementById(link.hash.slice(1)) : link)?.closest('[data-fold]');
+    if (!panel) return;
     const { id } = headingOf(panel);
-    if (!opened.delete(id)) opened.add(id);
+    if (link.hash || !opened.delete(id)) opened.add(id); // a link to a heading opens its panel
     show(panel);
     draw();
   });
