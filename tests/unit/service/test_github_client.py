@@ -109,15 +109,15 @@ def test_what_is_there_is_found_on_whichever_page(server: GitHubServer, app: Git
     server.most = 2
     numbers = [create_check(app, f"e{number}") for number in range(5)]
     pages = list(app.pages(REPOSITORY, f"/commits/{SHA}/check-runs?check_name=GoNoGo"))
-    found = [[run["id"] for run in page["check_runs"]] for page in pages]
-    assert found == [numbers[:2], numbers[2:4], numbers[4:]]
+    numbers_by_page = [[run["id"] for run in page["check_runs"]] for page in pages]
+    assert numbers_by_page == [numbers[:2], numbers[2:4], numbers[4:]]
     for text in ("> <!-- mine -->", "x", "y", "z"):
         server.comment(7, text)
     assert app.find_comment(REPOSITORY, 7, "<!-- mine -->") is None  # a quote is not ours
     comment = create_comment(app, "<!-- mine -->\nall is well")
     assert app.find_comment(REPOSITORY, 7, "<!-- mine -->") == comment
-    asked = [request for request in server.requests if request.path.endswith("/comments")]
-    assert [one.query["page"] for one in asked if "page" in one.query] == ["2", "2", "3"]
+    requests = [request for request in server.requests if request.path.endswith("/comments")]
+    assert [one.query["page"] for one in requests if "page" in one.query] == ["2", "2", "3"]
 
 
 def test_a_comment_of_a_stranger_is_not_ours_whatever_it_says(

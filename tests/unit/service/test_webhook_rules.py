@@ -121,9 +121,9 @@ def test_one_private_address_among_public_ones_is_enough_to_refuse() -> None:
 def test_the_connection_goes_to_the_address_that_was_checked(
     url: str, port: int, address: str, pinned: str, host: str
 ) -> None:
-    found = addresses.pin(url, (), lambda _, number: [address] * (number == port))
+    connection = addresses.pin(url, (), lambda _, number: [address] * (number == port))
     where = f"[{address}]" if ":" in address else address
-    assert (found.url, found.host) == (f"{url.split(':')[0]}://{where}{pinned}", host)
+    assert (connection.url, connection.host) == (f"{url.split(':')[0]}://{where}{pinned}", host)
     with pytest.raises(OSError, match="has no address"):
         addresses.pin(url, (), lambda host, port: [])
 

@@ -65,11 +65,11 @@ def touched(test: TestSpec, given: dict[str, Array], build: str, **options: int)
 def test_a_wrong_build_touches_what_it_names_and_nothing_else(kernel: str, build: str) -> None:
     # N = 330 moves rstd by less than half an ulp of bf16
     test, given = case(kernel, (70, 9) if build == "unbiased-variance" else (70, 330))
-    found = touched(test, given, build, position=int(build == "stale-register"))
+    changed = touched(test, given, build, position=int(build == "stale-register"))
     known = builds_of(kernel)[build]
     named = set(known.outputs) if known.is_wrong else set()
-    assert found <= named
-    assert bool(found) == bool(named)
+    assert changed <= named
+    assert bool(changed) == bool(named)
 
 
 @pytest.mark.parametrize(("kernel", "build"), LOGIC)

@@ -150,7 +150,7 @@ def test_the_seeds_limit_how_steady_the_builds_may_seem() -> None:
 
 @pytest.mark.parametrize(("before", "after"), [(14, 4), (6, 6), (3, 3), (5, 5)])
 def test_steps_without_any_spread_are_judged_by_their_arrangements(before: int, after: int) -> None:
-    """Of 3 + 3 numbers 1 in 10 arrangements looks like a step."""
+    """One in 10 arrangements of 3 + 3 numbers looks like a step."""
     changes = number_changes(list(np.exp(lowered(before, after, factor=5.0)))).changes
     p = 2 / math.comb(before + after, after) / POLICY.change_single
     assert [change.p for change in changes] == ([pytest.approx(p)] if before > 5 else [])

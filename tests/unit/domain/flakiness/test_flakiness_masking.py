@@ -56,11 +56,7 @@ def test_a_series_of_builds_turns_green_and_the_fault_stays() -> None:
 
 
 def record(
-    build: str,
-    color: str,
-    fault: Fault | None = None,
-    places: str = "",
-    numbers: range = range(5),
+    build: str, color: str, fault: Fault | None = None, places: str = "", numbers: range = range(5)
 ) -> Record:
     """Return seeds of dx with bits of their own; the color is right, hollow or red."""
     explanation = EXPLAINED if color == "right" else UNEXPLAINED
@@ -192,8 +188,8 @@ def test_a_build_is_red_or_wrong_by_what_its_seeds_say() -> None:
 def test_a_series_compares_with_the_nearest_judged_build() -> None:
     silent = Record("s", {0: Seed(True, Explanation.suspect)})
     changes = series([silent, record("r", "right"), silent, record("w", "red")])
-    found = [(change.before, change.after, change.change.value) for change in changes]
-    assert found == [("s", "r", "unknown"), ("r", "s", "unknown"), ("r", "w", "broken")]
+    rows = [(change.before, change.after, change.change.value) for change in changes]
+    assert rows == [("s", "r", "unknown"), ("r", "s", "unknown"), ("r", "w", "broken")]
 
 
 FAULTS = st.builds(Fault, st.sampled_from(["twice:s1", "factor:s2"]), st.floats())

@@ -51,8 +51,8 @@ def test_student_s_quantile_is_scipy_s(freedom: float) -> None:
 def test_a_rate_has_jeffreys_interval_with_open_ends(failures: int, runs: int) -> None:
     low, high = stats.beta.ppf([0.025, 0.975], failures + 0.5, runs - failures + 0.5)
     expected = (low if failures else 0, high if failures < runs else 1)
-    found = rate(failures, runs)
-    assert (found.low, found.high) == pytest.approx(expected, rel=1e-7)
+    failure_rate = rate(failures, runs)
+    assert (failure_rate.low, failure_rate.high) == pytest.approx(expected, rel=1e-7)
 
 
 def test_a_rate_in_words_and_none_without_runs() -> None:
@@ -67,10 +67,10 @@ def test_a_rate_in_words_and_none_without_runs() -> None:
 @given(COUNTS, COUNTS)
 def test_any_counts_have_an_answer(one: tuple[int, int], two: tuple[int, int]) -> None:
     (a, b), (c, d) = one, two
-    found = rate(a, a + b)
-    if found.low is not None and found.high is not None:
-        assert 0 <= found.low <= a / (a + b) <= found.high <= 1
-    more = greater(found, rate(c, c + d))
+    failure_rate = rate(a, a + b)
+    if failure_rate.low is not None and failure_rate.high is not None:
+        assert 0 <= failure_rate.low <= a / (a + b) <= failure_rate.high <= 1
+    more = greater(failure_rate, rate(c, c + d))
     assert more is None or 0 <= more <= 1
 
 

@@ -67,8 +67,8 @@ def test_a_fit_is_zhang_and_stephens_s(shape: float, count: int) -> None:
 def test_survival_is_scipy_s(shape: float, scale: float) -> None:
     for z in (0.0, 0.3, 0.99, 1.0, 2.5):
         expected = stats.genpareto.sf(z, shape, scale=scale)
-        found = survival(z, np.array([shape]), np.array([scale]))
-        assert found == pytest.approx([expected], rel=1e-6, abs=1e-12)
+        probability = survival(z, np.array([shape]), np.array([scale]))
+        assert probability == pytest.approx([expected], rel=1e-6, abs=1e-12)
 
 
 def test_the_prediction_is_the_median_of_the_thresholds_near_the_true_rate() -> None:
@@ -250,9 +250,9 @@ def test_missing_numbers_are_counted_and_too_few_are_said_to_be_so(
     repeated: int,
     words: str,
 ) -> None:
-    found = tail_of(seed_ratios)
-    assert (found.seeds, found.left_out, found.repeated) == (seeds, left_out, repeated)
-    assert found.words.startswith(words)
+    fit = tail_of(seed_ratios)
+    assert (fit.seeds, fit.left_out, fit.repeated) == (seeds, left_out, repeated)
+    assert fit.words.startswith(words)
 
 
 def test_seeds_are_clustered_by_their_numbers() -> None:
@@ -268,16 +268,16 @@ def test_equal_bits_count_once_but_not_of_a_kernel_that_gave_others() -> None:
     nights = [
         sample(k, night=night, build=f"b{night}") for night in range(NIGHTS) for k in range(4)
     ]
-    once, each = [0, 1, 2, 3], list(range(120))
-    assert distinct_places(nights) == once
-    assert distinct_places([replace(run, digest=None) for run in nights]) == each
-    assert distinct_places([replace(run, seed=None) for run in nights]) == each
+    four, all_places = [0, 1, 2, 3], list(range(120))
+    assert distinct_places(nights) == four
+    assert distinct_places([replace(run, digest=None) for run in nights]) == all_places
+    assert distinct_places([replace(run, seed=None) for run in nights]) == all_places
     by_build = [replace(run, digest=f"{run.digest} {run.build}") for run in nights]
-    assert distinct_places(by_build) == each
-    assert distinct_places(by_build, [0.5] * 120) == once  # the bits differ, the figures don't
+    assert distinct_places(by_build) == all_places
+    assert distinct_places(by_build, [0.5] * 120) == four  # the bits differ, the figures don't
     same = [replace(run, build="b") for run in nights]
     same[50] = replace(same[50], digest="another")
-    assert distinct_places(same, [0.5] * 120) == each
+    assert distinct_places(same, [0.5] * 120) == all_places
 
 
 def test_one_bad_seed_run_every_night_is_no_difference_of_devices() -> None:
@@ -289,10 +289,14 @@ def test_one_bad_seed_run_every_night_is_no_difference_of_devices() -> None:
     first, second = devices(runs)
     assert (first.runs, second.runs, second.failed, second.repeated) == (2, 2, 1, 58)
     assert second.host_runs == NIGHTS
-    found = attribute(runs)
-    assert found.cause is Cause.seed_sensitive
-    assert (found.failures.failures, found.failures.runs, found.repeated) == (1, 4, 116)
-    assert "(116 more repeat one of these bit for bit)" in found.words
+    attributed = attribute(runs)
+    assert attributed.cause is Cause.seed_sensitive
+    assert (attributed.failures.failures, attributed.failures.runs, attributed.repeated) == (
+        1,
+        4,
+        116,
+    )
+    assert "(116 more repeat one of these bit for bit)" in attributed.words
     mixed = [replace(run, digest=f"{night}") for night, run in enumerate(runs)]  # all are trials
     assert attribute(mixed).failures.runs == 120
     assert devices(mixed)[1].runs == 60
@@ -301,9 +305,9 @@ def test_one_bad_seed_run_every_night_is_no_difference_of_devices() -> None:
 def test_one_bad_seed_run_again_on_every_other_device_is_no_difference_of_devices() -> None:
     well = [sample(seed, device="a") for seed in range(30)]
     bad = [sample(99, failed=True, device=f"d{number}") for number in range(8)]
-    found = attribute([*well, *bad])
-    assert Cause.device_dependent not in found.causes
-    (p,) = (row.p for row in found.devices if row.name == "a")
+    attributed = attribute([*well, *bad])
+    assert Cause.device_dependent not in attributed.causes
+    (p,) = (row.p for row in attributed.devices if row.name == "a")
     assert p == pytest.approx(1 / 31)  # 0 of 30 against 1 of 1
     other = [replace(run, digest=run.device) for run in bad]  # bits of its own: eight failures
     assert Cause.device_dependent in attribute([*well, *other]).causes

@@ -106,12 +106,12 @@ def test_runs_without_numbers_count_into_no_rate() -> None:
 def test_the_window_lies_between_what_right_kernels_need_and_what_wrong_ones_need() -> None:
     rows = [right(0.01, edge=0.0214), right(0.015, part="other"), wrong(0.05), wrong(0.08, "worse")]
     gauge = report(TEST, rows)
-    found = window(gauge)
-    assert found.works
-    dx = found.outputs["dx"]
+    summary = window(gauge)
+    assert summary.works
+    dx = summary.outputs["dx"]
     assert (dx.lower, dx.observed, dx.upper) == (0.0214, 0.015, pytest.approx(0.05))
-    assert found.room == pytest.approx(0.05 / 0.0214)
-    assert (found.single.lower, found.single.upper) == (0.0214, 0.05)
+    assert summary.room == pytest.approx(0.05 / 0.0214)
+    assert (summary.single.lower, summary.single.upper) == (0.0214, 0.05)
     assert (gauge.advice.works, gauge.advice.tolerance["dx"]["atol"]) == (True, 0.022)
     advised = Tolerance(**gauge.advice.tolerance["dx"])
     greens = [within(advised, stored_row["outputs"]["dx"]) for stored_row in rows]
@@ -124,14 +124,14 @@ def test_an_observation_beyond_the_analytic_edge_moves_it() -> None:
 
 
 def test_a_narrow_window_gets_the_digits_that_it_needs() -> None:
-    found = report(TEST, [right(0.02, edge=0.02141), wrong(0.02144)]).advice
-    assert (found.works, found.tolerance["dx"]["atol"]) == (True, 0.02141)
+    limits = report(TEST, [right(0.02, edge=0.02141), wrong(0.02144)]).advice
+    assert (limits.works, limits.tolerance["dx"]["atol"]) == (True, 0.02141)
 
 
 def test_without_a_window_the_advice_says_so_and_names_what_is_missed() -> None:
-    found = report(TEST, [right(0.01, edge=0.02), wrong(0.05), wrong(0.011, "subtle")]).advice
-    assert (found.works, found.missed, found.rejected) == (False, {"subtle": 1}, ["bug"])
-    assert "No tolerance works with these inputs" in found.words
+    limits = report(TEST, [right(0.01, edge=0.02), wrong(0.05), wrong(0.011, "subtle")]).advice
+    assert (limits.works, limits.missed, limits.rejected) == (False, {"subtle": 1}, ["bug"])
+    assert "No tolerance works with these inputs" in limits.words
 
 
 def test_another_comparator_is_added_for_what_it_rejects_beyond_the_first() -> None:
@@ -235,8 +235,8 @@ def test_a_worker_knows_the_test_s_parts_and_says_which_it_has_not() -> None:
 def test_a_worker_takes_parts_of_others_and_refuses_those_that_are_none() -> None:
     test, part = spec("layernorm_fw", (8, 64)), {"number": 7, "name": "mine:x", "kind": "no_go"}
     foreign = {**part, "executor": "mine", "build": "x"}
-    found: Any = (gauge_parts({"parts": [foreign]}, test, "mine") or {})[7]
-    assert (found.kind, found.build, found.unsure) == (Kind.no_go, "x", True)
+    foreign_part: Any = (gauge_parts({"parts": [foreign]}, test, "foreign_part") or {})[7]
+    assert (foreign_part.kind, foreign_part.build, foreign_part.unsure) == (Kind.no_go, "x", True)
     assert gauge_parts(None, test, "mine") is None
     for parts in ([], [{**foreign, "kind": "x"}], [{**foreign, "number": -1}]):
         with pytest.raises(FieldError):

@@ -7,14 +7,7 @@ import pytest
 from gonogo.emulator import builds_of
 from gonogo.errors import FieldError
 from gonogo.kernels.registry import KERNELS
-from gonogo.spec.builds import (
-    EMULATOR,
-    Build,
-    DeclaredBuild,
-    check_kernel,
-    known_build,
-    own_builds,
-)
+from gonogo.spec.builds import EMULATOR, Build, DeclaredBuild, check_kernel, known_build, own_builds
 
 
 def test_builds_are_ordered_by_line_and_sequence() -> None:

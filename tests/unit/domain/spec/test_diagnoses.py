@@ -1,4 +1,4 @@
-"""What stored results say of a kernel: a seed's diagnosis, its arithmetic, and their limits."""
+"""The sentences about stored results: a seed's diagnosis, its arithmetic, and their limits."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def test_a_seed_s_diagnosis_joins_those_of_its_wrong_outputs() -> None:
 
 def test_without_a_named_fault_it_can_t_tell_what_is_wrong() -> None:
     unnamed = {**EXACT, "words": "3 elements differ", "fault": None}
-    found = diagnosis_of({"dx": wrong(), "dgamma": wrong(exact=unnamed)}) or JobDiagnosis()
-    assert (found.can_tell, found.faults) == (False, {})
-    assert str(found.words).startswith("dgamma: 3 elements differ; dx: rounding")
+    diagnosis = diagnosis_of({"dx": wrong(), "dgamma": wrong(exact=unnamed)}) or JobDiagnosis()
+    assert (diagnosis.can_tell, diagnosis.faults) == (False, {})
+    assert str(diagnosis.words).startswith("dgamma: 3 elements differ; dx: rounding")
 
 
 def entry(arithmetic: str, explanation: str = "explained", **more: Any) -> dict[str, Any]:
@@ -106,8 +106,8 @@ def test_an_output_names_the_arithmetic_of_most_seeds_and_what_explained_ones_hi
 def test_results_have_the_outputs_that_were_judged_in_their_order() -> None:
     first = {"y": entry("fused"), "mean": {"explanation": "not_judged"}}
     second = {"x": entry("fused"), "y": entry("fused")}
-    found = of_results([{"outputs": outputs} for outputs in (first, second, {}, None)])
-    assert [(output.output, output.seeds) for output in found] == [("y", 2), ("x", 1)]
+    outputs = of_results([{"outputs": outputs} for outputs in (first, second, {}, None)])
+    assert [(output.output, output.seeds) for output in outputs] == [("y", 2), ("x", 1)]
 
 
 def test_a_job_s_limits_are_those_of_all_seeds_with_the_smallest_size() -> None:

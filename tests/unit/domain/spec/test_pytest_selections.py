@@ -116,8 +116,8 @@ STAGES = {
 
 def staged(project: Project, **selection: Any) -> list[str]:
     """Return each stage's status, with its reason."""
-    found = stages.table(project.reports(selection, STAGES), STAGES).stages
-    return [f"{stage.name} {stage.status.value}: {stage.reason}" for stage in found]
+    results = stages.table(project.reports(selection, STAGES), STAGES).stages
+    return [f"{stage.name} {stage.status.value}: {stage.reason}" for stage in results]
 
 
 def test_stages_run_in_order_and_what_follows_a_failed_one_is_blocked(project: Project) -> None:

@@ -93,15 +93,15 @@ PARTIAL = [ran("one"), missing("one", "f")]
 def test_the_blocker_is_the_first_stage_that_blocks_else_the_first_unfinished_one(
     reports: list[dict[str, Any]], blocker: str | None
 ) -> None:
-    found = table(reports).blocker
-    assert (found and found.name) == blocker
+    stage_table = table(reports).blocker
+    assert (stage_table and stage_table.name) == blocker
 
 
 def test_the_builds_file_gives_the_order_and_reports_without_a_stage_are_left_out() -> None:
     reports = [ran("b"), ran("extra"), ran("a"), {"name": "x", "outcome": "failed", "stage": None}]
-    found = table(reports, {"stages": [{"name": name} for name in "abc"]})
-    assert [stage.name for stage in found.stages] == ["a", "b", "extra"]
-    assert found.words == "All 3 stages passed."
+    stage_table = table(reports, {"stages": [{"name": name} for name in "abc"]})
+    assert [stage.name for stage in stage_table.stages] == ["a", "b", "extra"]
+    assert stage_table.words == "All 3 stages passed."
     assert table([]).words == "No stage was run."
 
 

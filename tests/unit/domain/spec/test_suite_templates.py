@@ -18,11 +18,11 @@ def suite(*entries: dict[str, Any]) -> list[Template]:
 
 
 def test_an_entry_is_merged_over_the_defaults_member_by_member() -> None:
-    own = {"kernel": "layernorm_fw", "shape": [2, 3], "tolerance": {"pcc": 0.99}}
-    changed = {"test": own, "target": {"arch": "x"}, "seeds": [7]}
+    custom_test = {"kernel": "layernorm_fw", "shape": [2, 3], "tolerance": {"pcc": 0.99}}
+    changed = {"test": custom_test, "target": {"arch": "x"}, "seeds": [7]}
     (plain, custom) = suite({"test": {"shape": [32, 64]}}, changed)
     assert plain.body == {**DEFAULTS, "test": {**TEST, "shape": [32, 64]}}
-    assert custom.body["test"] == own  # a tolerance isn't mixed
+    assert custom.body["test"] == custom_test  # a tolerance isn't mixed
     assert (custom.body["target"], custom.body["seeds"]) == ({"board": "n300", "arch": "x"}, [7])
     assert [plain.name, custom.name] == ["layernorm_bw 32x64", "layernorm_fw 2x3"]
 
