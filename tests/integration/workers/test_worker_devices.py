@@ -186,23 +186,6 @@ def test_what_a_build_does_wrong_makes_no_good_device_bad(
     assert {body["health"] for body in shared_lab.place.healths} <= {"good"}
 
 
-def test_a_drained_device_ends_its_seed_hands_the_rest_back_and_comes_back(shared_lab: Lab) -> None:
-    lab = shared_lab
-    attempt = lab.place.publish("slow", 100)
-    lab.place.wait(attempt, lambda answer: len(answer.rows) > 1)
-    lab.place.order(DEVICE, "drain")
-    answer = lab.place.wait(attempt)
-    assert answer.end["outcome"] == "handed_back"
-    assert set(answer.verdicts.values()) == {"pass"}
-    assert sorted(answer.end["sent"]) == answer.work
-    assert 1 < len(answer.rows) < 100
-    assert lab.facts([])["order"] == "drain"
-    waiting = lab.place.publish("fine", 1)
-    lab.takes_nothing()
-    lab.place.order(DEVICE, "work")
-    assert lab.place.wait(waiting).verdicts == {0: "pass"}
-
-
 def test_a_worker_of_a_drained_device_takes_nothing_from_its_start(lab: Lab) -> None:
     lab.place.order(DEVICE, "maintenance")
     waiting = lab.place.publish("fine", 1)

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from chunk_bodies import parse
@@ -133,15 +132,6 @@ def test_results_that_cannot_be_sent_keep_no_attempt_from_its_end(tmp_path: Path
     (ended,) = [post for post in jam.posts if post["path"].endswith(":finish")]
     assert (ended["outcome"], ended["sent"], ended["batches"]) == ("error", [], 0)
     assert ended["error"] == "bug in the worker: ValueError: too large"
-
-
-def test_rows_are_plain_json_with_null_for_what_is_not_finite() -> None:
-    value = {"a": np.float32(1.5), "b": [np.int64(3), math.inf], "c": math.nan, "e": True}
-    value |= {"d": np.array([1.0, np.nan]), "f": None}
-    plain = {"a": 1.5, "b": [3, None], "c": None, "e": True, "d": [1.0, None], "f": None}
-    assert rows.plain(value) == plain
-    with pytest.raises(TypeError):
-        rows.plain(object())
 
 
 def row(verdict: str, **ratios: float | None) -> rows.Row:

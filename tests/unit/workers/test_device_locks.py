@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 
 from gonogo_workers.devices import locks
-from gonogo_workers.devices.chip import Chip
 from gonogo_workers.executors.kernel_host import HOST_RUN_VARIABLE
 from gonogo_workers.executors.reaping import start_time
 from running_service import until
@@ -64,22 +63,6 @@ def test_a_device_whose_worker_and_child_both_died_is_in_doubt(
     assert child.wait(10) != 0
 
 
-def descriptors(folder: Path) -> int:
-    """The number of open files of this process in a folder."""
-    opened = Path("/proc/self/fd").iterdir()
-    return sum(link.exists() and link.resolve().is_relative_to(folder) for link in opened)
-
-
-def claimed(path: Path) -> int:
-    fd = locks.try_claim(path)
-    assert fd is not None
-    return fd
-
-
-def mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
-
-
 def test_a_proper_end_leaves_no_doubt(tmp_path: Path) -> None:
     folder = tmp_path / "run" / "locks"
     path = locks.lock_path(folder, DEVICE)
@@ -91,35 +74,7 @@ def test_a_proper_end_leaves_no_doubt(tmp_path: Path) -> None:
         user = json.loads(path.read_text())
         assert (user["worker"], user["group"], user["host_run"]) == (os.getpid(), os.getpid(), mark)
         assert user["worker_start"] == user["group_start"] == start_time(os.getpid())
-    assert mode(path) == 0o600
-
-
-class Pauses(threading.Event):
-    """An event that is never waited for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seconds: list[float | None] = []
-
-    def wait(self, timeout: float | None = None) -> bool:
-        self.seconds.append(timeout)
-        return False
-
-
-def test_a_device_in_use_is_tried_often_at_first_and_its_user_is_named_and_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ended: list[int] = []
-    monkeypatch.setattr(locks, "kill_left_over", lambda group, grace_s: ended.append(group))
-    held_device = acquire(tmp_path)
-    held_device.record(os.getpid(), "no process")
-    pauses, tries = Pauses(), iter([True] * 7 + [False])
-    with pytest.raises(locks.LockedElsewhere, match=f"in use by process {os.getpid()}"):
-        locks.acquire(tmp_path, DEVICE, lambda: next(tries), pauses)
-    assert ended == []
-    assert pauses.seconds == [0.005, 0.01, 0.02, 0.04, 0.08, 0.1, 0.1]
-    assert descriptors(tmp_path) == 1
-    held_device.close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize(
@@ -169,23 +124,3 @@ def test_what_left_its_group_is_ended_by_its_mark(tmp_path: Path) -> None:
     finally:
         stray.kill()
         stray.wait()
-
-
-def test_others_are_the_other_chips_and_only_while_nobody_uses_one(tmp_path: Path) -> None:
-    folder = tmp_path / "run" / "locks"
-    names = ("wormhole-0", "blackhole-1", "wormhole-2")
-    used_chip, chip, last = (folder / f"{name}.lock" for name in names)
-    used = [claimed(used_chip), claimed(folder / "emulator-0.lock")]
-    for path in (chip, last):
-        os.close(claimed(path))
-        assert mode(path) == 0o600
-    with locks.others(folder, Chip(0, "wormhole")) as free:
-        assert free
-        assert [locks.try_claim(path) for path in (chip, last)] == [None, None]
-    assert descriptors(tmp_path) == 2
-    used.append(claimed(last))
-    with locks.others(folder, Chip(0, "wormhole")) as free:
-        assert not free
-    assert descriptors(tmp_path) == 3
-    for fd in used:
-        os.close(fd)

@@ -20,10 +20,8 @@ SHAPE = [2, 3, 20, 512]
 def test_the_error_map_has_each_error_in_its_own_cell(kernel: str) -> None:
     test = TestSpec.parse({"kernel": kernel, "shape": SHAPE})
     given = quantise(test, generate(test, 5))
-    outputs = {
-        name: np.array(array) for name, array in emulator.run(test, given, "correct").items()
-    }
-    shaped = {name: array.reshape(test.shape_of(name)) for name, array in outputs.items()}
+    outputs = emulator.run(test, given, "correct").items()
+    shaped = {name: np.array(array).reshape(test.shape_of(name)) for name, array in outputs}
     place = (1, 0, 15, 70)  # flat row (1 * 3 + 0) * 20 + 15 = 75: the third row of tiles
     first = next(iter(test.outputs))
     shaped[first][place] += 8.0
