@@ -5,7 +5,7 @@ The API checks what people type, so there is one set of rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, get_args
@@ -29,17 +29,6 @@ from gonogo_service.tests.variants import jobs_of
 
 MAX_BUILDS = 200
 MAX_CHARS = 2_000
-NUMERICS: Mapping[str, tuple[str, str]] = {
-    "input": ("input format", "of all inputs; one for each tensor: as JSON below"),
-    "output": ("output format", "of all outputs"),
-    "buffers": ("intermediates", "format in which they are stored"),
-    "accumulate": ("accumulation", "format of the Dst registers"),
-    "fidelity": ("fidelity", "of products in the matrix unit"),
-    "srcb": ("SrcB", "how it sees an fp32 value in an operation of mixed formats"),
-    "statistics": ("mean and rstd", "of a backward kernel: given as inputs, or its own"),
-    "layout": ("layout", "of the tensors on the device"),
-}
-"""Field of a test's numerics -> its label and its hint."""
 BEGINNING: Mapping[str, str] = {
     "kind": "kernel",
     "kernel": "layernorm_bw",
@@ -58,7 +47,7 @@ BEGINNING: Mapping[str, str] = {
     **dict.fromkeys(("rest", "pcc", "epsilon", "suite", "filter", "stages", "shuffle"), ""),
     **dict.fromkeys(("these", "queue_deadline", "labels", "context", "reference"), ""),
     **dict.fromkeys(("repository", "sha", "pull_request"), ""),
-    **dict.fromkeys(NUMERICS, ""),
+    **dict.fromkeys(Numerics.model_fields, ""),
 }
 """Field -> its initial value where the address has none: a small job that takes seconds.
 
@@ -79,16 +68,6 @@ class OfferedBuild:
 
 
 @dataclass(frozen=True)
-class NumericsChoice:
-    """A format or a switch to choose: pairs of value and label; "" is the default."""
-
-    name: str
-    label: str
-    hint: str
-    options: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
 class FormView:
     """The choices of the form. Builds are hints only: a worker's host may know more."""
 
@@ -102,7 +81,8 @@ class FormView:
     reporters: tuple[str, ...]
     """The executors that run tests which exist already."""
     builds: tuple[OfferedBuild, ...]
-    numerics: tuple[NumericsChoice, ...]
+    numerics: Mapping[str, tuple[tuple[str, str], ...]]
+    """Field of a test's numerics -> its values with their labels; "" is the default."""
     suites: tuple[str, ...]
     """Suites of earlier selections."""
     quotas: tuple[str, ...] = ()
@@ -142,7 +122,7 @@ def new_job(session: Session, query: Mapping[str, str]) -> FormView:
         executors=tuple(sorted(set(EXECUTORS) | built | served)),
         reporters=REPORTERS,
         builds=(*registered, *_defined_builds()),
-        numerics=tuple(_numerics()),
+        numerics=_numerics(),
         suites=tuple(test_specs.suites(session)),
     )
 
@@ -177,12 +157,13 @@ def _kernels_of(build: Build) -> tuple[str, ...]:
     return () if len(kernels) == len(KERNELS) else kernels
 
 
-def _numerics() -> Iterator[NumericsChoice]:
-    for name, (label, hint) in NUMERICS.items():
-        field = Numerics.model_fields[name]
+def _numerics() -> dict[str, tuple[tuple[str, str], ...]]:
+    choices = {}
+    for name, field in Numerics.model_fields.items():
         values = FORMAT_NAMES if name == "input" else get_args(field.annotation)
         others = ((value, value) for value in values if value != field.default)
-        yield NumericsChoice(name, label, hint, (("", f"{field.default}, the default"), *others))
+        choices[name] = (("", f"{field.default}, the default"), *others)
+    return choices
 
 
 def _begun(session: Session, query: Mapping[str, str]) -> tuple[Mapping[str, str], str, str | None]:
