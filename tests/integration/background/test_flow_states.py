@@ -269,16 +269,19 @@ def test_an_attempt_waits_for_its_last_batch(flow: Flow, last: dict[str, Any]) -
     assert kinds == ["log"] * len(last.get("artifacts", []))
 
 
-def test_a_batch_that_never_comes_is_asked_for_again(flow: Flow) -> None:
-    flow.submit(2)
-    (item,) = flow.send()
-    flow.store(item, row(0))
-    flow.finish(item, batches=2)
-    silent = attempts.silent_attempts(flow.session, AttemptState.reported, before=LATER)
-    assert [attempt.id for attempt in silent] == [item.attempt]
-    flow.lose(item)
-    (again,) = flow.send()
-    assert again.work == [[1, 0]]
+def test_a_batch_that_never_comes_is_asked_for_again_and_is_at_last_an_error(flow: Flow) -> None:
+    job = flow.submit(2)
+    for number in range(closing.MAX_ATTEMPTS):
+        (item,) = flow.send()
+        assert item.work == [[0, 0], [1, 0]][number > 0 :]
+        flow.store(item, row(0))
+        flow.finish(item, batches=2)
+        silent = attempts.silent_attempts(flow.session, AttemptState.reported, before=LATER)
+        assert [attempt.id for attempt in silent] == [item.attempt]
+        flow.lose(item)
+    missing = results.get(flow.session, job.id, 1)
+    assert missing is not None
+    assert missing.message == "no result after 3 attempts; the last one: some results never arrived"
 
 
 def test_a_silent_attempt_is_lost_and_its_late_results_still_count(flow: Flow) -> None:
@@ -301,7 +304,9 @@ def test_late_results_complete_a_chunk_that_waits(flow: Flow) -> None:
     job = flow.submit(2)
     (lost,) = flow.send()
     flow.lose(lost)
-    flow.store(lost, row(0), row(1))
+    flow.store(lost, row(0))
+    assert (job.state, flow.choose()) == ("running", [(job.id, 0)])
+    flow.store(lost, row(1), batch=1)
     assert (job.state, flow.send()) == ("finished", [])
 
 
