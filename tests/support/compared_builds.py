@@ -47,49 +47,31 @@ def both(
     for build, sequence, how in ((BASE, 1, base), (HEAD, 2, head)):
         if how is None:
             finished.append(None)
-        else:
-            finished.append(
-                nightly_history.night(
-                    session,
-                    build,
-                    sequence,
-                    EIGHT,
-                    test=test,
-                    diagnosed=how.get("wrong", False),
-                    **how,
-                )
-            )
+            continue
+        about: dict[str, Any] = {"test": test, "diagnosed": how.get("wrong", False), **how}
+        finished.append(nightly_history.night(session, build, sequence, EIGHT, **about))
     return tuple(finished)
 
 
 def flicker(session: Session, build: str, red: Iterable[int]) -> JobRow:
-    """The flaky test on a build: the seeds `red` are wrong and outside the tolerance, the others
-    right."""
+    """The flaky test on a build: the seeds `red` are wrong and red, the others right."""
     wrong = set(red)
-    return rows_of(
-        session,
-        FLAKY,
-        build,
-        [
-            nightly_history.row(n, wrong=n in wrong, within=n not in wrong, bits=build)
-            for n in EIGHT
-        ],
-    )
+    rows = [
+        nightly_history.row(n, wrong=n in wrong, within=n not in wrong, bits=build) for n in EIGHT
+    ]
+    return rows_of(session, FLAKY, build, rows)
 
 
 def flag(session: Session, job: JobRow | None, kind: FlagKind) -> str:
     """A flag opened by a job; its id."""
     assert job is not None
     place = {"arch": job.target.arch, "board": job.target.board}
-    flag_id, _ = flags.upsert(
-        session, FlagRow.finding(kind, job, {"words": f"{kind.value}, seen"}, **place), now=utcnow()
-    )
-    return str(flag_id.id)
+    finding = FlagRow.finding(kind, job, {"words": f"{kind.value}, seen"}, **place)
+    return str(flags.upsert(session, finding, now=utcnow())[0].id)
 
 
 def suite(session: Session, build: str, *iterations: Mapping[str, str]) -> None:
-    """A job of tests that exist already: each iteration says of each test what it says of
-    itself."""
+    """A job of tests that exist already: each iteration has the outcome of each test."""
     key = key_of(SUITE)
     new = NewJob(
         test_key=key,
@@ -107,21 +89,11 @@ def suite(session: Session, build: str, *iterations: Mapping[str, str]) -> None:
         request={"test": SUITE},
     )
     job = jobs.create(session, new)
-    rows = []
+    unjudged = {"verdict": "not_judged", "explanation": "not_judged"}
+    rows: list[dict[str, Any]] = []
     for seed, outcomes in enumerate(iterations):
-        outputs = {
-            name: {"verdict": "not_judged", "explanation": "not_judged", "outcome": outcome}
-            for name, outcome in outcomes.items()
-        }
-        rows.append(
-            {
-                "seed": seed,
-                "repeat": 0,
-                "verdict": "not_judged",
-                "explanation": "not_judged",
-                "outputs": outputs,
-            }
-        )
+        outputs = {name: {**unjudged, "outcome": outcome} for name, outcome in outcomes.items()}
+        rows.append({"seed": seed, "repeat": 0, **unjudged, "outputs": outputs})
     stored_jobs.report(session, job.id, rows)
     stored_jobs.finish(session, job.id)
 
@@ -165,27 +137,11 @@ def history(session: Session) -> dict[str, JobRow | None]:
     hung = [nightly_history.row(seed, wrong=False, within=True, bits=HEAD) for seed in range(7)]
     rows_of(session, HUNG, HEAD, [*hung, stored_jobs.unwell(7, "hang", "no answer for 60 s")])
     both(session, OPEN, right, None)
-    jobs_by_name["open"] = rows_of(
-        session,
-        OPEN,
-        HEAD,
-        [nightly_history.row(0, wrong=False, within=True, bits=HEAD)],
-        end=False,
-    )
+    first = [nightly_history.row(0, wrong=False, within=True, bits=HEAD)]
+    jobs_by_name["open"] = rows_of(session, OPEN, HEAD, first, end=False)
     suite(session, BASE, {"Ops.Fine": "passed", "Ops.Breaks": "passed", "Ops.Old": "failed"})
-    suite(
-        session,
-        HEAD,
-        *[
-            {
-                "Ops.Fine": "passed",
-                "Ops.Breaks": "failed",
-                "Ops.Old": "failed",
-                "Ops.Added": "failed",
-            }
-        ]
-        * 2,
-    )
+    failed = dict.fromkeys(("Ops.Breaks", "Ops.Old", "Ops.Added"), "failed")
+    suite(session, HEAD, *[{"Ops.Fine": "passed", **failed}] * 2)
     return jobs_by_name
 
 

