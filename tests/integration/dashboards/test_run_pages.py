@@ -11,7 +11,7 @@ from gonogo_service.suites import runs
 
 
 def _run(api: Api, *red: str, hollow: tuple[str, ...] = (), **suite: Any) -> str:
-    """Submit the suite and end it; these tests are red or hollow."""
+    """Submit the suite and end it; these tests, or all on these builds, are red or hollow."""
     body = {"suite": {**suite_runs.SUITE, **suite}}
     run = str(api.client.post("/api/v1/runs", json=body).json()["id"])
     _end(api, run, *red, hollow=hollow)
@@ -21,8 +21,9 @@ def _run(api: Api, *red: str, hollow: tuple[str, ...] = (), **suite: Any) -> str
 def _end(api: Api, run: str, *red: str, hollow: tuple[str, ...] = ()) -> None:
     with api.context.session() as session:
         for job in runs.members(session, run):
-            wrong = job.name in red or job.name in hollow
-            suite_runs.finish(session, job.id, wrong=wrong, within=job.name not in red)
+            is_red = job.name in red or job.build in red
+            wrong = is_red or job.name in hollow
+            suite_runs.finish(session, job.id, wrong=wrong, within=not is_red)
         suite_runs.conclude(session)
 
 
@@ -84,3 +85,17 @@ def test_a_run_runs_again_with_one_click(api: Api) -> None:
     assert same[0] == same[1]
     assert (both[1]["before"], both[1]["verdict"]) == (run, "pass")
     assert {test["change"] for test in both[1]["tests"]} == {"fixed", None}
+
+
+def test_each_build_of_a_run_is_against_itself_or_what_stood_in_its_place(api: Api) -> None:
+    first = _run(api, "tt-train-2025", builds=["correct", "tt-train-2025"])
+    second = _run(api, "tt-train-2025", builds=["tt-train-2025", "correct"])
+    third = _run(api, builds=["drop-s1"])
+    for run, before, changes in (
+        (first, None, {"newly_red", None}),
+        (second, first, {"red", None}),
+        (third, second, {"fixed"}),
+    ):
+        shown = api.get(f"/runs/{run}")
+        assert shown["before"] == before
+        assert {test["change"] for test in shown["tests"]} == changes
