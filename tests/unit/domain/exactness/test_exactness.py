@@ -201,16 +201,10 @@ def test_every_fault_of_logic_changes_16_bit_outputs(kernel: str) -> None:
     assert missed == []
 
 
-def layernorm(
-    x: Array,
-    gamma: Array,
-    beta: Array,
-    mean: slice = slice(None),
-    variance: slice = slice(None),
-    count: int = 256,
-    epsilon: float = EPSILON,
-    by_rows: int = 0,
-) -> dict[str, Array]:
+ALL = slice(None)
+
+
+def layernorm(x, gamma, beta, mean=ALL, variance=ALL, count=256, epsilon=EPSILON, by_rows=0):
     """Return y; wrong by the columns of a sum, the divisor, epsilon, or the rows of rstd."""
     centered = x - x[:, mean].sum(-1, keepdims=True) / F(256)
     square = (centered * centered)[:, variance].sum(-1, keepdims=True) / F(count)
@@ -218,16 +212,7 @@ def layernorm(
     return {"y": centered * rstd * gamma + beta}
 
 
-def layernorm_backward(
-    x: Array,
-    gamma: Array,
-    mean: Array,
-    rstd: Array,
-    dy: Array,
-    s1: float = 1,
-    s2: float = 1,
-    rows: slice = slice(None),
-) -> dict[str, Array]:
+def layernorm_backward(x, gamma, mean, rstd, dy, s1=1, s2=1, rows=ALL):
     """Return gradients; wrong by factors of s1 and s2, or by the rows of dgamma."""
     xhat, product = (x - mean) * rstd, dy * gamma
     projection = F(s1) * product.mean(-1, keepdims=True)

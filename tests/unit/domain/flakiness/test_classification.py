@@ -29,14 +29,8 @@ FLAGS = {
 SHORT = {"hollow": "pass_by_tolerance", "alarm": "fail_by_tolerance"}
 EMPTY = {"canceled": "cancelled", "late": "queue deadline"}
 FAULTS = {"twice": Fault("twice:s1", 1.0), "part": Fault("factor:s2", 0.1)}
-ERRORS = {
-    "red twice": "fail",
-    "red part": "fail",
-    "red wrong": "fail",
-    "green twice": "pass_by_tolerance",
-    "green part": "pass_by_tolerance",
-    "green right": "pass",
-}
+ERRORS = dict.fromkeys(("red twice", "red part", "red wrong"), "fail")
+ERRORS |= {"green right": "pass"} | dict.fromkeys(("green twice", "green part"), SHORT["hollow"])
 """Verdict of eight seeds of this color and error."""
 
 
