@@ -33,11 +33,6 @@ def wide_mean(x: Array) -> Array:
     return x.mean(-1, keepdims=True, dtype=np.float64)
 
 
-def short_mean(x: Array) -> Array:
-    """Return the mean without the last tile."""
-    return x[..., :-32].sum(-1, keepdims=True) / F(x.shape[-1])
-
-
 FORMS = ("fp32", "bf16", "fp16")
 
 
@@ -52,28 +47,6 @@ def test_right_kernels_are_explained(arithmetic: dict[str, Any], form: str) -> N
     result = judged(given, layernorm(**given, **arithmetic), form)
     assert result.explanation is EXPLAINED, result.message
     assert result.rounding_ratio <= 1.05
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(
-    ("fault", "words"),
-    [
-        ({"count": 127}, "variance divides by N - 1"),
-        ({"scale": 1.001}, "rstd has a factor of 1.001"),
-        ({"epsilon": 1e-3}, "epsilon is 0.001 instead of 1e-05"),
-        ({"term": np.square}, ""),
-        ({"mean_of": short_mean}, "mean leaves out tile 3 of 4"),
-    ],
-    ids=["N - 1", "rstd", "epsilon", "squared", "a tile"],
-)
-def test_wrong_kernels_are_unexplained(fault: dict[str, Any], words: str, form: str) -> None:
-    given = inputs((32, 128), form)
-    result = judged(given, layernorm(**given, **fault), form)
-    assert result.explanation is UNEXPLAINED, result.message
-    assert result.diagnosis is not None
-    assert result.diagnosis.share > 0.9
-    assert result.rounding_ratio > 2
-    assert words in result.message or form != "fp32"
 
 
 def test_an_input_that_is_stored_with_fewer_digits_than_it_has_is_a_fault() -> None:
@@ -172,16 +145,6 @@ def test_the_tolerances_of_the_advice_pass_a_right_kernel_on_other_seeds(form: s
         y = stored(layernorm(**other), form)
         assert [is_green(other, y, tolerance) for tolerance in tolerances] == [True, True]
         assert not is_green(other, y, Tolerance(atol=advice.atol / 8))
-
-
-@pytest.mark.parametrize(("part", "words"), [(0.5, "nearly all"), (4.0, "hardly any")])
-def test_the_advice_knows_how_often_a_right_kernel_is_red(part: float, words: str) -> None:
-    given = inputs()
-    y = layernorm(**given)
-    usual = Tolerance(atol=part * float(np.abs(y - right_y(given)).max()))
-    advice = judged_with(given, y, "fp32", usual).advice("y")
-    assert advice is not None
-    assert f"Today's tolerance turns {words} of" in advice.message
 
 
 @pytest.mark.parametrize("sampled", [reach.SAMPLED, 2**12], ids=["whole", "sampled"])

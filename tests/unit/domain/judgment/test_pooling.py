@@ -30,17 +30,6 @@ def test_seeds_add_up(scale: float, is_right: bool) -> None:
         pooled_entries([])
 
 
-def test_a_fault_of_several_seeds_is_named_with_its_mean_size() -> None:
-    entries = seeds(1.001, 1.001, 1.0, 1.001, shape=(32, 256))
-    result = pooled_entries(entries)
-    assert result.explanation is Explanation.unexplained
-    assert result.fault is not None
-    assert (result.fault.id, result.fault.seeds) == ("factor:rstd", 3)
-    assert result.fault.size == pytest.approx(1e-3, rel=0.01)
-    assert result.fault.share > 0.99
-    assert pooled_entries([entries[2]]).fault is None
-
-
 def suspect(*common: tuple[float, float], faults: Any = None) -> dict[str, Any]:
     """Return a suspect entry with factors of y: estimates and deviations."""
     pair = {"source": "y", "is_certain": False, "limit": 2.0**-22}
