@@ -29,5 +29,5 @@ def current(module_engine: Engine) -> Iterator[Session]:
 
 @pytest.fixture
 def flow(current: Session) -> Flow:
-    """What happens to jobs within that transaction."""
+    """The flow of jobs within that transaction."""
     return Flow(current)

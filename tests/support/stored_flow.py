@@ -28,7 +28,7 @@ FAST: dict[str, Any] = {"chunk_seconds": 1e-6}
 
 
 class Flow:
-    """What happens to jobs within a transaction."""
+    """The flow of jobs within a transaction."""
 
     def __init__(self, session: Session) -> None:
         self.session = session

@@ -223,8 +223,8 @@ def test_sharpness_comes_from_the_gauge(shared: World) -> None:
     assert stored(shared, test).sharpness == "unmeasured"
     with engines.session(shared.engine) as session:
         ask = partial(request_assessment, session, now=datetime.now(UTC))
-        asked = [ask(variant(one), "gauge:1") for one in (test, test, spec_of(0.9))]
-    assert asked == [True, True, False]
+        answers = [ask(variant(one), "gauge:1") for one in (test, test, spec_of(0.9))]
+    assert answers == [True, True, False]
     # messages of the tests before may have become due meanwhile
     with engines.reading(shared.engine) as session:
         requests = outbox.due(session, topics=(ASSESS,))

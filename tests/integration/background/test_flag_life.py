@@ -226,14 +226,14 @@ def test_the_list_is_by_kind_hollow_first_and_pages_through(
     assert first["items"][0]["build"] == "b2"
     change(api, flag_ids["hangs"], **KNOWN, owner="ada")
     change(api, flag_ids["flaky"], state="resolved")
-    for filters, found in (
+    for filters, chosen in (
         ({"build": "b2", "kind": "passes_by_tolerance"}, ["passes_by_tolerance"]),
         ({"owner": "ada"}, []),
         ({"owner": "ada", "state": "any"}, ["hangs"]),
         ({"state": "resolved"}, ["flaky"]),
         ({"job": "x"}, []),
     ):
-        assert order(**filters) == found, filters
+        assert order(**filters) == chosen, filters
     assert [flag["kind"] for flag in api.get("/flags?owner=ada&build=b1")["items"]] == ["hangs"]
     for cursor in ("x", f"odd.{UNKNOWN}", "flaky.x"):
         assert api.client.get(f"/flags.json?cursor={cursor}").status_code == 400

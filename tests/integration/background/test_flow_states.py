@@ -224,8 +224,8 @@ def test_the_last_message_of_an_attempt_is_kept_with_it_and_heard_once(flow: Flo
     flow.finish(item, "error", error="again", batches=0)
     (attempt,) = flow.attempts(job)
     expected = {"outcome": "done", "sent": item.work, "batches": 2}
-    kept = {"state": "reported", "finished_at": NOW, "expected": expected, **about}
-    assert {name: attempt[name] for name in kept} == kept
+    columns = {"state": "reported", "finished_at": NOW, "expected": expected, **about}
+    assert {name: attempt[name] for name in columns} == columns
     assert attempt["log_tail"].startswith("a")
     assert attempts.device_of(flow.session, item.attempt) is None
 

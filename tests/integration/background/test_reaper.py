@@ -54,7 +54,7 @@ class Watched:
 
     @contextmanager
     def flow(self) -> Iterator[Flow]:
-        """What happens in a transaction beside the reaper."""
+        """A transaction beside the reaper's."""
         with session(self.context.engine) as current:
             yield Flow(current)
 

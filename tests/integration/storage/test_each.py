@@ -75,8 +75,10 @@ def test_ids_and_the_types_of_results_are_those_of_the_columns(
     expected = [(place, job.build, {"pass": 1}, job.created_at) for place, job in enumerate(jobs)]
     assert sorted(map(tuple, rows)) == expected
     for ids in ({jobs[0].id, jobs[4].id}, set[str]()):
-        found = current.scalars(select(JobRow.id).where(among(current, JobRow.id, list(ids)))).all()
-        assert (len(found), set(found)) == (len(ids), ids)
+        job_ids = current.scalars(
+            select(JobRow.id).where(among(current, JobRow.id, list(ids)))
+        ).all()
+        assert (len(job_ids), set(job_ids)) == (len(ids), ids)
 
 
 def test_postgres_gets_statements_that_its_driver_keeps(migrated_postgres_url: str) -> None:

@@ -174,8 +174,9 @@ def test_the_diagnosis_of_a_job_is_that_of_its_most_telling_seed(
     changes: dict[str, Any],
     shown: tuple[Any, ...] | None,
 ) -> None:
-    found = ended(current, *rows, **changes).diagnosis
-    assert (found and (found.seed, found.verdict, found.explanation, found.words)) == shown
+    diagnosis = ended(current, *rows, **changes).diagnosis
+    names = ("seed", "verdict", "explanation", "words")
+    assert (diagnosis and tuple(getattr(diagnosis, name) for name in names)) == shown
 
 
 def test_counters_move_all_seeds_to_what_they_are_together() -> None:

@@ -167,10 +167,10 @@ def test_a_flag_is_quiet_after_its_evidence_and_the_newest_job_of_its_variant(
 
 def test_the_open_ones_are_those_that_were_reopened_too(current: Session) -> None:
     job = ended(current)
-    found = [report(current, job, kind=kind)[0] for kind in list(FlagKind)[:3]]
-    found[0].state, found[1].state = FlagState.reopened, FlagState.resolved
+    raised = [report(current, job, kind=kind)[0] for kind in list(FlagKind)[:3]]
+    raised[0].state, raised[1].state = FlagState.reopened, FlagState.resolved
     current.flush()
-    reopened, resolved, opened = (flag.id for flag in found)
+    reopened, resolved, opened = (flag.id for flag in raised)
 
     def listed(**filters: Any) -> set[str]:
         return {flag.id for flag in FLAGS.page(current, **filters).items}
@@ -179,7 +179,7 @@ def test_the_open_ones_are_those_that_were_reopened_too(current: Session) -> Non
     assert listed(state="resolved") == {resolved}
     assert listed(job=job.id, build="b1", test=job.test_key) == {reopened, resolved, opened}
     assert listed(job="nonsense") == listed(job=UNKNOWN) == set()
-    assert listed(kind=found[0].kind.value) == {reopened}
+    assert listed(kind=raised[0].kind.value) == {reopened}
     assert flags.get(current, "nonsense") is flags.get(current, UNKNOWN) is None
 
 

@@ -49,8 +49,8 @@ def test_a_release_ends_the_holder_s_own_leases_only(current: Session, clock: li
     assert leases.acquire(current, DUTY, "one", 10)
     assert leases.acquire(current, OTHER, "two", 10)
     leases.release(current, "one")
-    held = [leases.holders(current, *prefix) for prefix in ((), ("ret",), ("sch",))]
-    assert held == [{OTHER: "two"}, {OTHER: "two"}, {}]
+    holders = [leases.holders(current, *prefix) for prefix in ((), ("ret",), ("sch",))]
+    assert holders == [{OTHER: "two"}, {OTHER: "two"}, {}]
     assert leases.acquire(current, DUTY, "two", 10)
 
 

@@ -128,8 +128,8 @@ def test_what_something_open_needs_stays_and_so_do_labels_builds_and_the_newest(
     assert prune(engine).tiers[Tier.seeds].jobs == 1
     with reading(engine) as current:
         gone = current.scalars(select(JobRow.id).where(JobRow.seeds_removed_at.is_not(None))).all()
-        kept = current.scalars(select(JobRow.id).where(JobRow.seeds_removed_at.is_(None))).all()
-    assert (gone, set(kept)) == ([baseline], {evidence, last, labeled, newest})
+        whole = current.scalars(select(JobRow.id).where(JobRow.seeds_removed_at.is_(None))).all()
+    assert (gone, set(whole)) == ([baseline], {evidence, last, labeled, newest})
     with session(engine) as current:
         running = stored_jobs.submit(current, build="correct").id
         stored_jobs.report(current, running, [stored_jobs.row(0, wrong=False)])

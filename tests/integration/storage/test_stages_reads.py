@@ -89,8 +89,8 @@ def diagnosis_of(api: Api, *iterations: dict[str, str], **changes: Any) -> Any:
 def test_a_stage_has_its_worst_status_of_all_iterations_in_the_job_s_diagnosis(api: Api) -> None:
     diagnosis = diagnosis_of(api, GOOD, BAD, GOOD, suite="flaky")
     names = ("name", "status", "iterations_passed")
-    found = [pick(stage, *names) for stage in diagnosis["stages"]["stages"]]
-    assert found == [("api", "passed", 3), ("kernels", "failed", 2)]
+    statuses = [pick(stage, *names) for stage in diagnosis["stages"]["stages"]]
+    assert statuses == [("api", "passed", 3), ("kernels", "failed", 2)]
     assert diagnosis["stages"]["blocker"] == "kernels"
     assert diagnosis["words"] == (
         "Of 2 stages 1 passed, 2 (kernels) failed; the blocker is 'kernels':"

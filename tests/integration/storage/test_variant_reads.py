@@ -145,7 +145,7 @@ def test_tests_are_found_by_their_words_and_the_worst_come_first(current: Sessio
     standing = standings.read(current, since=now - standings.WINDOW)
     [key] = [key for key, name in names.items() if name == "tight"]
     every = ["small", "tight", "hollow"]
-    for only, found in (
+    for only, tests in (
         ({}, every),
         ({"sort": test_list.ATTENTION, "standings": standing}, ["hollow", "small", "tight"]),
         ({"kind": Kind.hollow, "standings": standing}, ["hollow"]),
@@ -158,7 +158,7 @@ def test_tests_are_found_by_their_words_and_the_worst_come_first(current: Sessio
         ({"since": now - hour}, every),
         ({"since": now + hour}, []),
     ):
-        assert search(**only) == found, only
+        assert search(**only) == tests, only
     worst = test_list.worst(current, standing, "main", 1)
     assert [names[test.key] for test in worst] == ["hollow"]
     assert [names[test.key] for test in search_reads.tests(current, "32x64", 5)] == ["small"]
