@@ -2,10 +2,3 @@
 
 `python -m benchmarks.chaos`. `faults` is the table of faults; `checks` are the promises.
 """
-
-import sys
-
-from benchmarks import SUPPORT
-
-if str(SUPPORT.with_name("plugins")) not in sys.path:
-    sys.path.append(str(SUPPORT.with_name("plugins")))

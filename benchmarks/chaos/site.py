@@ -10,17 +10,13 @@ import contextlib
 import ctypes
 import os
 import secrets as random_secrets
-import signal
 import socket
-import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import psutil
@@ -39,7 +35,7 @@ from gonogo_service.webhooks import secrets
 from gonogo_service.webhooks import store as webhooks
 from gonogo_service.webhooks.secrets import Box
 from gonogo_workers.server.host_file import Host
-from running_service import answers, clean_environment, family, until
+from running_service import Process, answers, clean_environment, family, until
 from servers import PostgresServer, RedisServer, administer
 from webhook_receiver import Receiver
 
@@ -58,70 +54,9 @@ SETTINGS = {
     "PYTHONFAULTHANDLER": "1",
 }
 """Short leases: what takes half a minute in production takes 4 s here."""
-STOP_S = 15.0
-"""A process that was told to stop is killed after this time, and the run fails."""
 PARTS = ("api", "background", "broker", "database", "receiver", "workers")
 """The parts of which a fault has some for itself while it lasts."""
 _PR_SET_CHILD_SUBREAPER = 36
-
-
-class Child:
-    """A gonogo command with a log, which can be killed, paused and started again.
-
-    listener: handed over at each start, as systemd does.
-    """
-
-    def __init__(
-        self,
-        words: list[str],
-        environment: Mapping[str, str],
-        log: Path,
-        listener: socket.socket | None = None,
-    ) -> None:
-        self._words, self._environment, self.log = words, environment, log
-        self._listener = listener
-        self.process: Any = None
-
-    def start(self, ahead_s: float = 0.0) -> None:
-        """Start it, in a session of its own; its wall clock is ahead by `ahead_s`."""
-        self.process = forked.Forked(
-            self._words, self._environment, self.log, listener=self._listener, ahead_s=ahead_s
-        )
-
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        return int(self.process.pid)
-
-    def kill(self) -> None:
-        """Kill -9 the process alone: what it started is not told."""
-        self.process.kill()
-        self.process.wait(STOP_S)
-
-    def runs(self) -> bool:
-        """Return whether it was started and has not ended."""
-        return self.process is not None and self.process.poll() is None
-
-    def stop(self) -> int:
-        """SIGTERM; return the exit code.
-
-        One that doesn't end in time is aborted: its log then has the stack of each thread.
-        """
-        self.process.send_signal(signal.SIGCONT)
-        self.process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return int(self.process.wait(STOP_S))
-        self.process.send_signal(signal.SIGABRT)
-        return int(self.process.wait(STOP_S))
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """SIGSTOP, and SIGCONT at the end of the block."""
-        self.process.send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self.process.send_signal(signal.SIGCONT)
 
 
 class Site:
@@ -159,13 +94,12 @@ class Site:
             "GONOGO_QUOTA_REQUESTS": "0",
             "GONOGO_QUOTA_DEVICE_S": "0",
         }
-        log = folder / "api.log"
-        self.api = Child(["serve"], self.server_environment, log, self.listener)
-        self.children: dict[str, list[Child]] = {"api": [self.api], "background": [], "workers": []}
-        for number in range(BACKGROUNDS):
-            log = folder / f"background-{number}.log"
-            child = Child(["background"], self.server_environment, log)
-            self.children["background"].append(child)
+        api = Process(["serve"], self.server_environment, folder / "api.log", self.listener)
+        backgrounds = [
+            Process(["background"], self.server_environment, folder / f"background-{number}.log")
+            for number in range(BACKGROUNDS)
+        ]
+        workers = []
         for host, number in ((host, n) for host, count in HOSTS.items() for n in range(count)):
             variables = {
                 "GONOGO_VAR_DIR": str(folder / host),
@@ -173,9 +107,9 @@ class Site:
                 "GONOGO_CHILD_VARIABLES": "CHAOS_*",
                 "CHAOS_WITNESS": str(self.witness(host)),
             }
-            words = ["worker", "--executor", "witness,emulator"]
-            log = folder / f"{host}-{number}.log"
-            self.children["workers"].append(Child(words, common | variables, log))
+            words, log = ["worker", "--executor", "witness,emulator"], f"{host}-{number}.log"
+            workers.append(Process(words, common | variables, folder / log))
+        self.children = {"api": [api], "background": backgrounds, "workers": workers}
 
     def witness(self, host: str) -> Path:
         """Return the file in which a host's kernels write down what they ran."""
@@ -208,18 +142,15 @@ class Site:
                 secret=Box(keys).close(self.webhook_secret),
                 actor="chaos",
             )
-        for child in self._all():
+        for child in (child for children in self.children.values() for child in children):
             child.start()
+
         # an API that is ready before the first heartbeat knows no job of this executor
-        until(lambda: answers(self.url) and self._serves_witness(), what="the service")
+        def is_ready() -> bool:
+            with reading(self.engine) as current:
+                return answers(self.url) and "witness" in queue_estimate.executors(current)[1]
 
-    def _all(self) -> Iterator[Child]:
-        for children in self.children.values():
-            yield from children
-
-    def _serves_witness(self) -> bool:
-        with reading(self.engine) as current:
-            return "witness" in queue_estimate.executors(current)[1]
+        until(is_ready, what="the service")
 
     def start_server(self, server: RedisServer | PostgresServer) -> None:
         """Start a database server or a broker; wait until it answers."""
@@ -238,11 +169,6 @@ class Site:
         """Return whether a fault is held now: a stall is its own, not the service's."""
         return any(lock.locked() for lock in self.locks.values())
 
-    def stop(self, child: Child) -> None:
-        """Stop a process in order; one that doesn't end in time is a problem of the run."""
-        if child.runs() and child.stop() == -signal.SIGABRT:
-            self.problems.append(f"{child.log.stem} did not stop within {STOP_S:.0f} s")
-
     def restart_ended(self) -> None:
         """Start what has ended by itself, as systemd does; what a fault holds is left alone."""
         for part, children in self.children.items():
@@ -250,18 +176,16 @@ class Site:
                 continue
             try:
                 for child in children:
-                    if child.process is not None and not child.runs():
-                        lines = child.log.read_text(errors="replace").split("\n")
-                        last = next((line for line in reversed(lines) if line.strip()), "")
-                        self.ended[f"exit code {child.process.poll()}: {last[:120]}"] += 1
+                    if not child.runs():
+                        self.ended[child.log.stem] += 1
                         child.start()
             finally:
                 self.locks[part].release()
 
     def stop_all(self) -> list[psutil.Process]:
         """Stop the service in order; return what then still runs."""
-        for child in (*self.children["workers"], *self.children["background"], self.api):
-            self.stop(child)
+        for child in (one for part in reversed(self.children) for one in self.children[part]):
+            child.stop()
         deadline = time.monotonic() + 5
         while (left := self._left_over()) and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -283,9 +207,6 @@ class Site:
 
     def close(self) -> None:
         """Kill what still runs, by id, and remove the servers."""
-        for child in self._all():
-            if child.runs():
-                child.kill()
         self.receivers[-1].close()
         self.redis.close()
         self.engine.dispose()

@@ -10,8 +10,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -104,15 +104,38 @@ def _runs(process: psutil.Process) -> bool:
 
 
 class Process:
-    """One gonogo process that a test may kill and start again."""
+    """One gonogo process that a test may kill, pause and start again. A `listener` is handed over
+    at each start, as systemd does."""
 
-    def __init__(self, words: list[str], environment: dict[str, str], log: Path) -> None:
+    def __init__(
+        self,
+        words: list[str],
+        environment: dict[str, str],
+        log: Path,
+        listener: socket.socket | None = None,
+    ) -> None:
         self.words, self.environment, self.log = words, environment, log
+        self.listener = listener
         self.process: Forked | None = None
 
-    def start(self) -> None:
-        """Start it, in a session of its own."""
-        self.process = Forked(self.words, self.environment, self.log)
+    def start(self, ahead_s: float = 0.0) -> None:
+        """Start it, in a session of its own; its wall clock is ahead by `ahead_s`."""
+        self.process = Forked(
+            self.words, self.environment, self.log, listener=self.listener, ahead_s=ahead_s
+        )
+
+    def runs(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """SIGSTOP, and SIGCONT at the end of the block."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
 
     @property
     def pid(self) -> int:
