@@ -17,8 +17,6 @@ from gonogo_service.kit.database.each import among
 from gonogo_service.kit.database.states import FINAL_JOB, RunState
 from gonogo_service.suites.model import RunJobRow, RunRow
 
-_COLUMNS = JobRow.test_key, JobRow.arch, JobRow.board, JobRow.build, JobRow.verdict
-
 
 class Change(Described):
     """How a job of a run compares with its test's job in the run before; the worst come first."""
@@ -122,9 +120,10 @@ def _bad_tests(
     bad = or_(JobRow.red > 0, JobRow.hollow > 0, JobRow.verdict.in_(LOST))
     keys = select(JobRow.test_key).join(RunJobRow, joined).where(of_runs, bad)
     words = func.coalesce(JobRow.diagnosis["words"].as_string(), JobRow.error).label("words")
-    suite = RunRow.name.label("suite")
-    columns = RunJobRow.run_id, suite, RunJobRow.name, JobRow.id, JobRow.red, JobRow.hollow, words
-    query = select(*columns, *_COLUMNS).join(RunJobRow, joined)
+    of_run = RunJobRow.run_id, RunJobRow.name, RunRow.name.label("suite")
+    of_test = JobRow.test_key, JobRow.arch, JobRow.board, JobRow.build
+    of_job = JobRow.id, JobRow.verdict, JobRow.red, JobRow.hollow, words
+    query = select(*of_run, *of_test, *of_job).join(RunJobRow, joined)
     query = query.join(RunRow, RunRow.id == RunJobRow.run_id)
     query = query.where(of_runs, JobRow.test_key.in_(keys), JobRow.state.in_(FINAL_JOB))
     jobs: dict[str, dict[tuple[str, ...], list[Any]]] = {}
@@ -154,9 +153,8 @@ def _changed(job: Any, before: Any | None) -> ChangedJob | None:
     change = next((kind for kind, holds in conditions.items() if holds), None)
     if change is None:
         return None
-    verdict = None if before is None or before.verdict is None else Verdict(before.verdict)
-    about = job.run_id, job.suite, job.id, job.name, job.build, Verdict(job.verdict)
-    return ChangedJob(*about, change, verdict, job.words)
+    about = job.run_id, job.suite, job.id, job.name, job.build, job.verdict
+    return ChangedJob(*about, change, before and before.verdict, job.words)
 
 
 def _badness(job: Any | None) -> tuple[bool, bool]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Select, select
 from sqlalchemy.orm import Session, aliased
 from sqlalchemy.orm.attributes import set_committed_value
 
@@ -158,12 +158,7 @@ def members(session: Session, run_id: str) -> list[RunJob]:
         .where(RunJobRow.run_id == run_id)
         .order_by(RunJobRow.number)
     )
-    return [_member(**row) for row in session.execute(query).mappings()]
-
-
-def _member(state: str, verdict: str | None, **fields: Any) -> RunJob:
-    judged = None if verdict is None else Verdict(verdict)
-    return RunJob(state=JobState(state), verdict=judged, **fields)
+    return [RunJob(**row) for row in session.execute(query).mappings()]
 
 
 def resubmit(session: Session, old: RunRow, *, owner: str, chunk_seconds: float) -> RunRow:
@@ -303,18 +298,18 @@ def _counts(run_jobs: Sequence[RunJob]) -> list[tuple[str, Any]]:
 
 def place_of_job(session: Session, job_id: str) -> tuple[str | None, str | None] | None:
     """Return the repository of a job's commit and the name of its suite; None without the job."""
-    query = (
-        select(JobRow.commit["repository"].as_string(), RunRow.name)
-        .outerjoin(RunJobRow, RunJobRow.job_id == JobRow.id)
-        .outerjoin(RunRow, RunRow.id == RunJobRow.run_id)
-        .where(JobRow.id == job_id)
-    )
-    row = session.execute(query).first() if is_id(job_id) else None
-    return None if row is None else (row[0], row[1])
+    query = select(JobRow.commit["repository"].as_string(), RunRow.name)
+    query = query.outerjoin(RunJobRow, RunJobRow.job_id == JobRow.id)
+    query = query.outerjoin(RunRow, RunRow.id == RunJobRow.run_id)
+    return _place(session, query.where(JobRow.id == job_id), job_id)
 
 
 def place_of_run(session: Session, run_id: str) -> tuple[str | None, str | None] | None:
     """Return the repository of a run's commit and the name of its suite; None without the run."""
     query = select(RunRow.commit["repository"].as_string(), RunRow.name).where(RunRow.id == run_id)
-    row = session.execute(query).first() if is_id(run_id) else None
+    return _place(session, query, run_id)
+
+
+def _place(session: Session, query: Select[str, str], id_: str) -> tuple[str, str] | None:
+    row = session.execute(query).first() if is_id(id_) else None
     return None if row is None else (row[0], row[1])

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, Text, bindparam, func, select
+from sqlalchemy import Select, Text, func, select
 from sqlalchemy.orm import Session, aliased
 
 from gonogo_service.builds.model import BuildRow
 from gonogo_service.devices.model import DeviceHealthRow, DeviceRow
 from gonogo_service.jobs.model import AttemptRow, JobRow
-from gonogo_service.kit.database.columns import UtcTime
 from gonogo_service.kit.database.each import Columns, Given, among, of_each
 from gonogo_service.kit.database.ids import floor
 from gonogo_service.kit.database.paging import batched
@@ -35,9 +34,7 @@ MAX_DATED = 200
 """Changes of each kind on an axis of time, the newest first."""
 _MAX_KEYS = 1000
 """Keys of one query."""
-_MAX_WORKLOADS = 500
 _BUILD: Columns = (("build", Text()),)
-_WORKLOAD: Columns = (("workload", Text()),)
 
 
 class AxisPlace(NamedTuple):
@@ -177,26 +174,22 @@ def _new_tests(
 
 def _newer_tests(session: Session, keys: Sequence[str], start: datetime) -> dict[str, list[Any]]:
     """Return the newest other tests of each test's workload that came since then, by its key."""
-    table = TestSpecRow
-    query = select(table.key, table.workload_key).where(among(session, table.key, keys))
-    workloads = dict(session.execute(query).all())
-    tests: dict[str, list[Any]] = {}
-    for batch in batched(sorted(set(workloads.values())), _MAX_WORKLOADS):
-        given = [(workload,) for workload in batch]
-        for test in of_each(session, _newest_tests, _WORKLOAD, given, {"start": start}):
-            tests.setdefault(test.workload_key, []).append(test)
-    return {
-        key: [test for test in tests.get(workload, ()) if test.key != key][:MAX_TESTS]
-        for key, workload in workloads.items()
-    }
-
-
-def _newest_tests(given: Given) -> Select[*tuple[Any, ...]]:
-    """Return the query of the newest tests of a workload that came since a moment."""
-    table, since = TestSpecRow, bindparam("start", type_=UtcTime)
-    query = select(table.key, table.kernel, table.test, table.created_at, table.workload_key)
-    query = query.where(table.workload_key == given("workload"), table.created_at >= since)
-    return query.order_by(table.created_at.desc()).limit(MAX_TESTS + 1)
+    table, this, tests = TestSpecRow, aliased(TestSpecRow), dict[str, list[Any]]()
+    newest = func.row_number().over(
+        partition_by=table.workload_key, order_by=table.created_at.desc()
+    )
+    columns = table.key, table.workload_key, table.kernel, table.test, table.created_at
+    numbered = select(*columns, newest.label("place")).where(table.created_at >= start)
+    for batch in batched(keys, _MAX_KEYS):
+        chosen = among(session, this.key, batch)
+        workloads = select(this.workload_key).where(chosen)
+        one = numbered.where(table.workload_key.in_(workloads)).subquery().c
+        others = (one.workload_key == this.workload_key) & (one.key != this.key)
+        query = select(this.key.label("of"), *one).join(one.key.table, others)
+        query = query.where(chosen, one.place <= MAX_TESTS + 1).order_by(one.place)
+        for test in session.execute(query):
+            tests.setdefault(test.of, []).append(test)
+    return {key: some[:MAX_TESTS] for key, some in tests.items()}
 
 
 def _later_tests(start: datetime) -> Any:
