@@ -59,7 +59,7 @@ ACTIONS = {
 
 
 def test_every_address_that_changes_something_has_its_entry(api: Api) -> None:
-    """Those of kit.resource are in test_resources.py."""
+    """For the addresses of kit.resource, test_resources.py looks at each entry."""
     changing = {
         f"{method} {route.path.removeprefix('/api/v1')}"  # type: ignore[attr-defined]
         for route in api.app.router.routes
