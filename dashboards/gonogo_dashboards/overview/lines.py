@@ -8,18 +8,22 @@ from typing import Any
 
 from gonogo import urls
 from gonogo.flakiness.flag_kinds import FlagKind
+from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.devices.fleet import Fleet
 from gonogo_dashboards.flags import flag_page
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.overview.numbers import NumberLine
-from gonogo_service.flags.attention import Night, OpenFlags
+from gonogo_service.flags.attention import OpenFlags
 from gonogo_service.jobs.queue_estimate import QueueStatus
 from gonogo_service.overview.news import News
-from gonogo_service.suites.run_changes import Change, ChangedJob
+from gonogo_service.suites.model import RunRow
+from gonogo_service.suites.run_changes import Change, ChangedJob, RunChanges
 from gonogo_service.tests.standings import Kind
 from gonogo_service.tests.variants import Variant
 
+MAX_RUNS = 200
+"""The newest runs of the last day that are read."""
 HOLLOW = FlagKind.passes_by_tolerance, FlagKind.fix_masked
 
 
@@ -102,18 +106,22 @@ def labeled(news: News, entries: Mapping[str, str]) -> News:
     return replace(news, topics=topics)
 
 
-def last_night(night: Night) -> NightView:
-    """Return the runs of the last 24 hours."""
-    new = tuple(job for job in night.red if job.change is Change.newly_red)
-    old = len(night.red) - len(new)
+def last_night(read: Sequence[tuple[RunRow, RunChanges]]) -> NightView:
+    """Return the runs of the last 24 hours, newly red jobs worst first; MAX_RUNS count at most."""
+    runs = [run for run, _ in read[:MAX_RUNS]]
+    red = [job for _, changes in read[:MAX_RUNS] for job in changes.jobs if job.change.is_red]
+    new = [job for job in red if job.change is Change.newly_red]
+    ended, old = sum(run.state.final for run in runs), len(red) - len(new)
+    suspect = sum(run.job_counts.get(Verdict.suspect, 0) for run in runs)
     text = "No suite ran in the last 24 hours"
-    if night.runs:
-        least = "" if night.whole else "at least "
-        text = f"{words.count(night.runs, 'run')} in the last 24 hours, {night.ended} finished:"
+    if runs:
+        least = "" if len(read) <= MAX_RUNS else "at least "
+        text = f"{words.count(len(runs), 'run')} in the last 24 hours, {ended} finished:"
         text += f" {least}{words.count(len(new), 'new failure')}"
         text += f", {old} that failed in the run before too" if old else ""
-        text += f", {night.suspect} at the edge of rounding (suspect)" if night.suspect else ""
-    return NightView(night.runs, night.ended, new, old, f"{text}.")
+        text += f", {suspect} at the edge of rounding (suspect)" if suspect else ""
+    new.sort(key=lambda job: job.verdict.rank)
+    return NightView(len(runs), ended, tuple(new), old, f"{text}.")
 
 
 def needs(

@@ -40,6 +40,7 @@ from gonogo_service.kit.principals import Principal
 from gonogo_service.overview import latest, news
 from gonogo_service.overview.news import Known, News
 from gonogo_service.results import tallies
+from gonogo_service.suites import run_changes
 from gonogo_service.tests import axis_changes, entry_names, matrices, recent_days, standings
 from gonogo_service.tests.axis_changes import DatedAnnotation
 from gonogo_service.tests.standings import Kind, Standings
@@ -129,7 +130,7 @@ def overview(
         for jobs in (open_jobs, ended_jobs)
     )
     flags = lines.flag_kinds(unseen, entries)
-    night = lines.last_night(attention.night(session, now=now))
+    night = lines.last_night(run_changes.of_last_day(session, now, lines.MAX_RUNS + 1))
     queues = queue_estimate.statuses(session, timeout_s=timeout_s, now=now)
     pulse = periods.pulse(session, now=now)
     devices = device_lines.lines(session, pulse, now, timeout_s)

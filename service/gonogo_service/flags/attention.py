@@ -1,32 +1,20 @@
-"""Things that need attention: open flags, and red jobs in the runs of the last day.
-
-All reads are bounded.
-"""
+"""The open flags as the overview shows them, by kind. All reads are bounded."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.flag_kinds import FlagKind
-from gonogo.spec.verdicts import Verdict
 from gonogo_service.flags import store
 from gonogo_service.flags.model import OPEN, FlagRow
-from gonogo_service.kit.database.ids import floor
-from gonogo_service.suites import run_changes
-from gonogo_service.suites.model import RunRow
-from gonogo_service.suites.run_changes import ChangedJob
 from gonogo_service.tests.model import TestSpecRow
 from gonogo_service.tests.variants import Variant, newest_builds
 
-NIGHT = timedelta(days=1)
-MAX_RUNS = 200
-"""Maximum number of the last day's runs that are read, newest first."""
 MAX_FLAGS = 5000
 """Maximum number of open flags whose newest build is looked up, newest first."""
 
@@ -55,19 +43,6 @@ class OpenFlags:
     """Number of those that the newest build doesn't have any more; `count` includes them."""
     latest: tuple[ShownFlag, ...]
     """The latest that the newest build still has, then the latest others."""
-
-
-@dataclass(frozen=True)
-class Night:
-    """The runs of the last day: their number, how many have ended, and their red jobs."""
-
-    runs: int
-    ended: int
-    red: tuple[ChangedJob, ...]
-    whole: bool
-    """True if all runs were read."""
-    suspect: int
-    """Number of jobs of ended runs that are at the edge of what rounding explains."""
 
 
 def open_flags(session: Session, *, latest: int) -> tuple[list[OpenFlags], int]:
@@ -108,22 +83,3 @@ def open_flags(session: Session, *, latest: int) -> tuple[list[OpenFlags], int]:
         for kind, number in counts.items()
     ]
     return kinds, acknowledged
-
-
-def night(session: Session, *, now: datetime) -> Night:
-    """Return the runs of the last day with their red jobs, the worst first.
-
-    Newly red jobs come before those whose test was red in the run before, too.
-    """
-    query = select(RunRow).where(RunRow.id >= floor(now - NIGHT)).order_by(RunRow.id.desc())
-    rows = run_changes.read(session, query.limit(MAX_RUNS + 1))
-    runs = [run for run, _ in rows[:MAX_RUNS]]
-    red = [job for _, changes in rows[:MAX_RUNS] for job in changes.jobs if job.change.is_red]
-    red.sort(key=lambda job: (job.change.rank, job.verdict.rank))
-    return Night(
-        len(runs),
-        sum(run.finished_at is not None for run in runs),
-        tuple(red),
-        len(rows) <= MAX_RUNS,
-        sum(run.job_counts.get(Verdict.suspect, 0) for run in runs),
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ScalarSelect, Select, func, or_, select
@@ -14,6 +15,7 @@ from gonogo.spec.described import Described
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.each import among
+from gonogo_service.kit.database.ids import floor
 from gonogo_service.kit.database.states import FINAL_JOB, RunState
 from gonogo_service.suites.model import RunJobRow, RunRow
 
@@ -93,6 +95,12 @@ def read(session: Session, query: Select[RunRow]) -> list[tuple[RunRow, RunChang
         changed.sort(key=lambda one: (one.change.rank, one.verdict.rank))
         changes.append((run, RunChanges(before, changed)))
     return changes
+
+
+def of_last_day(session: Session, now: datetime, limit: int) -> list[tuple[RunRow, RunChanges]]:
+    """Return the newest `limit` runs of the last day with their changes."""
+    query = select(RunRow).where(RunRow.id >= floor(now - timedelta(days=1)))
+    return read(session, query.order_by(RunRow.id.desc()).limit(limit))
 
 
 def _before() -> ScalarSelect[str]:
