@@ -17,11 +17,11 @@ from gonogo.spec.described import Described
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.comparison.compared_tests import names_of
 from gonogo_dashboards.kit import build_cells, words
-from gonogo_service.compare import branches, build_choices, comparing
-from gonogo_service.compare.build_choices import BuildChoice
+from gonogo_service.compare import branches, comparing
 from gonogo_service.compare.compared import Compared
 from gonogo_service.compare.sides import Place
 from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.tests.matrices import BuildRecord
 
 MAX_LINES, MAX_PICKS = 200, 20
 SAME, ALIKE, ABSENT = "same", "alike", "absent"
@@ -100,7 +100,7 @@ class BranchView:
     items: tuple[BranchLine, ...] = ()
     """The tests that differ, the most important first"""
     more: int = 0
-    picks: tuple[BuildChoice, ...] = ()
+    picks: tuple[BuildRecord, ...] = ()
     """Without a request: builds to choose from, the one that ran last first"""
     at: str | None
 
@@ -109,7 +109,7 @@ def view(session: Session, head: str, branch: str, now: datetime) -> BranchView:
     """Return the page, or the form alone without `head`. Raises FieldError for an unknown one."""
     head, at = head.strip(), timestamp(now)
     if not head:
-        picks = build_choices.read(session, branches.others(session, MAX_PICKS))
+        picks = branches.others(session, MAX_PICKS)
         return BranchView(head="", picks=tuple(picks), at=at)
     beside = branches.read(session, head, branch.strip() or None, now)
     frame = BranchView(

@@ -19,8 +19,7 @@ from gonogo_dashboards.comparison import compared_tests
 from gonogo_dashboards.comparison.compared_tests import TestLine
 from gonogo_dashboards.kit import build_cells, words
 from gonogo_dashboards.kit.list_rows import Count
-from gonogo_service.compare import build_choices, comparing
-from gonogo_service.compare.build_choices import BuildChoice
+from gonogo_service.compare import comparing
 from gonogo_service.compare.sides import SideCounts
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
@@ -87,7 +86,7 @@ class ComparisonView:
     more_url: str | None = None
     choices: tuple[str, ...]
     """Builds to choose from, the one that ran last first."""
-    picks: tuple[BuildChoice, ...] = ()
+    picks: tuple[BuildRecord, ...] = ()
     """Without a request: the same with what people recognize them by, fewer of them."""
     deltas: tuple[Delta, ...] = ()
     bars: tuple[SideBar, ...] = ()
@@ -124,7 +123,7 @@ def view(session: Session, base: str, head: str, limit: int, now: datetime) -> C
             requested=False,
             base=_unread(base),
             head=_unread(head),
-            picks=tuple(build_choices.read(session, newest[:MAX_PICKS])),
+            picks=tuple(newest[:MAX_PICKS]),
             pairs=_pairs(builds),
         )
     comparison = comparing.compare(session, base, head, now=now)

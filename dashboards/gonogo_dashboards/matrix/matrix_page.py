@@ -130,7 +130,7 @@ def glance(
     shown = [build for build in reversed(known) if build.branch == branch][:columns]
     place = Place([build.name for build in shown], branch)
     rows = rows_of(session, test_list.worst(session, standings, branch, tests), place)
-    heads = heads_of(session, shown, rows)
+    heads = heads_of(shown, rows)
     return Glance(branch, heads, rows, summary(heads, rows, branch))
 
 
@@ -165,7 +165,7 @@ def read(
     ):
         page = matrices.rows(session, place, now, **only, limit=limit, cursor=cursor or None)
     rows = rows_of(session, page.items, place)
-    heads = heads_of(session, ordered[first:last], rows, next(iter(ordered[last:]), None))
+    heads = heads_of(ordered[first:last], rows, next(iter(ordered[last:]), None))
     suites, suite = matrices.suites(session), given.get("suite")
     older = names[last:]
     return MatrixView(

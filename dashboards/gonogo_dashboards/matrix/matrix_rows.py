@@ -13,7 +13,6 @@ from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.build_cells import seeds_of
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
-from gonogo_service.compare import build_choices
 from gonogo_service.tests import entry_names, matrices
 from gonogo_service.tests.matrices import BuildRecord, Place
 from gonogo_service.tests.model import TestSpecRow
@@ -114,19 +113,17 @@ def _cell(result: BuildResult) -> MatrixCell:
 
 
 def heads_of(
-    session: Session,
     builds: Sequence[BuildRecord],
     rows: Sequence[MatrixRow],
     older: BuildRecord | None = None,
 ) -> tuple[MatrixBuild, ...]:
     """Return the columns; older: the build that the last one is compared with."""
-    heads, choices = [], build_choices.read(session, builds)
-    bases = [*builds, older][1:]
-    for place, (build, base, choice) in enumerate(zip(builds, bases, choices, strict=True)):
+    heads = []
+    for place, (build, base) in enumerate(zip(builds, [*builds, older][1:], strict=True)):
         cells = [cell for row in rows if (cell := row.cells[place])]
         hollow, red = (sum(getattr(one, kind) for one in cells) for kind in ("hollow", "red"))
         compared = None if base is None else urls.compare(base.name, build.name)
-        about = words.moment(build.began_at), choice.commit or "–", choice.by
+        about = words.moment(build.began_at), build.commit or "–", build.by
         heads.append(MatrixBuild(build.name, *about, build.sequence, hollow, red, compared))
     return tuple(heads)
 

@@ -19,7 +19,6 @@ from gonogo.flakiness.flag_kinds import Accepted
 from gonogo.spec.described import Described
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Verdict
-from gonogo_service.compare import build_choices
 from gonogo_service.flags import store as flags
 from gonogo_service.flags.model import BACKGROUND, OPEN, FlagRow
 from gonogo_service.jobs.model import JobRow
@@ -151,7 +150,7 @@ def read(session: Session, who: Principal, known: Known, now: datetime, most: in
     builds = [build for build in known.builds if build.branch == branch]
     topics = [
         *_standing(session, current, past, since, most),
-        _gained(session, builds, current, past, since, most),
+        _gained(builds, current, past, since, most),
         _ending(session, since, now, most),
         _yours(session, who, since, most),
     ]
@@ -223,7 +222,6 @@ def _kinds(one: Standing | None) -> list[Kind]:
 
 
 def _gained(
-    session: Session,
     builds: Sequence[BuildRecord],
     current: Standings,
     past: Standings,
@@ -238,8 +236,6 @@ def _gained(
         for place, build in enumerate(builds)
         if build.began_at and build.began_at > since and build.name not in known
     )
-    shown = new[::-1][:most]
-    choices = build_choices.read(session, [builds[place] for _, place in shown])
     items = [
         NewsItem(
             name=build.name,
@@ -251,7 +247,8 @@ def _gained(
             before=builds[place - 1].name if place else None,
             branch=build.branch,
         )
-        for (at, place), build in zip(shown, choices, strict=True)
+        for at, place in new[::-1][:most]
+        for build in (builds[place],)
     ]
     return TopicNews(Topic.gained, len(new), items, urls.matrix(), "the matrix")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
@@ -12,8 +13,10 @@ from sqlalchemy.orm import Session, aliased
 
 from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.spec.executors import EMULATOR
+from gonogo_service.builds.model import BuildRow
 from gonogo_service.jobs.model import JobLabelRow, JobRow
 from gonogo_service.kit.database.each import among
+from gonogo_service.kit.database.ids import made_at
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.states import JobKind
 from gonogo_service.suites.model import RunJobRow, RunRow
@@ -30,7 +33,8 @@ GRADES = (*(grade.value for grade in (*Stability, *Sharpness)), HOLLOW)
 """The grades to filter tests by: a value of either axis, or HOLLOW, as tests stand."""
 
 
-class BuildRecord(NamedTuple):
+@dataclass(frozen=True, order=True)
+class BuildRecord:
     """A build that jobs were submitted for, with the place that its newest job gives it."""
 
     branch: str
@@ -39,6 +43,21 @@ class BuildRecord(NamedTuple):
     newest_job: str
     began_at: datetime | None
     """When the first of its jobs ended that counts; None: none has."""
+    commit: str | None
+    author: str | None
+    """The author of its commit, as the build was registered."""
+    owner: str
+    """Who submitted the newest job."""
+
+    @property
+    def at(self) -> datetime:
+        """Return when the newest job was submitted."""
+        return made_at(self.newest_job)
+
+    @property
+    def by(self) -> str:
+        """Return the author, else who submitted the newest job."""
+        return self.author or f"submitted by {self.owner}"
 
 
 class Place(NamedTuple):
@@ -83,8 +102,11 @@ def _builds() -> Select[*tuple[Any, ...]]:
     newest = select(after.id).where(*of_build).order_by(after.id.desc()).limit(1)
     first = select(JobRow.finished_at).where(JobRow.build == ran.c.name, ENDED)
     began = first.order_by(JobRow.id).limit(1).correlate(ran).scalar_subquery()
-    columns = shown.branch, shown.build_sequence, shown.build, shown.id, began
-    return select(*columns).join(ran, shown.id == newest.scalar_subquery())
+    commit = func.coalesce(BuildRow.commit, shown.commit["sha"].as_string())
+    place = shown.branch, shown.build_sequence, shown.build, shown.id, began
+    query = select(*place, commit, BuildRow.author, shown.owner).select_from(ran)
+    query = query.join(shown, shown.id == newest.scalar_subquery())
+    return query.outerjoin(BuildRow, BuildRow.name == shown.build)
 
 
 def main_branch(known: Collection[BuildRecord]) -> str | None:
