@@ -150,7 +150,8 @@ def _history(house: House, session: Session) -> None:
     house.show(urls.BRANCH, urls.branch({"head": HOSTILE}), hostile=True)
     house.show(urls.BRANCH, urls.BRANCH, urls.branch({"head": compared_builds.HEAD}))
     house.show(urls.COMPARE, urls.compare(compared_builds.BASE, HOSTILE), hostile=True)
-    house.show(urls.COMPARE, urls.COMPARE, urls.compare(compared_builds.BASE, compared_builds.HEAD))
+    pages = urls.COMPARE, urls.compare(None, compared_builds.HEAD)
+    house.show(urls.COMPARE, *pages, urls.compare(compared_builds.BASE, compared_builds.HEAD))
 
 
 def _all(session: Session) -> list[JobRow]:
