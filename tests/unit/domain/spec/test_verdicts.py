@@ -87,6 +87,7 @@ def test_the_worst_outputs_are_the_worst_verdicts_and_then_the_largest_errors() 
     assert worst_first(outputs) == order
     assert [size(outputs[name]) for name in order] == [math.inf, math.inf, 900, 90, 1.6, 1.5, 0.9]
     assert size(entry("fail_by_tolerance", tolerance_ratio=None)) == 0.5, "that of its error"
+    assert size({"verdict": "not_judged"}) == 0.0
 
 
 def test_seeds_are_sorted_by_verdict_and_then_by_their_worst_output() -> None:
