@@ -139,7 +139,6 @@ def test_a_downstream_output_is_there_where_the_build_has_it() -> None:
 EXACT = {"inputs": {"regime": "exact"}, "tolerance": LOOSE, "epsilon": 2**-18}
 
 
-@pytest.mark.slow
 def test_exact_inputs_name_each_output_that_is_wrong() -> None:
     case = Case.of(spec("layernorm_fw", (8, 64), **EXACT))
     right = {"y": perfect(case.test, case.given)["y"]}

@@ -191,10 +191,11 @@ def test_arrays_that_can_t_be_judged_are_refused_by_name(
         gonogo.compare(**{name: value for name, value in fields.items() if value is not None})
 
 
-def test_raw_inputs_are_rounded_for_the_kernel() -> None:
-    others = {name: array for name, array in arrays().items() if name not in raw()}
-    numerics = {"statistics": "given"}
-    judgment = gonogo.compare(**FIELDS, **others, raw=raw(), numerics=numerics)
+@pytest.mark.parametrize("has_statistics", [True, False])
+def test_raw_inputs_are_rounded_for_the_kernel(has_statistics: bool) -> None:
+    names = [name for name in raw() if has_statistics or name not in ("mean", "rstd")]
+    fields = {"raw": {name: raw()[name] for name in names}, "numerics": {"statistics": "given"}}
+    judgment = gonogo.compare(**FIELDS, **fields, dx=outputs()["dx"])
     assert judgment.verdict is Verdict.pass_
 
 
