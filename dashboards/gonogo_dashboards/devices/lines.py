@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sqlalchemy.orm import Session
 
@@ -72,17 +72,13 @@ def devices(
         allowed=RANGES,
     )
     since = period.since or now
-    done, turns = periods.work(session, since=since), history.turned_sick(session, since)
+    done = periods.work(session, since=since, now=now)
+    turns = history.turned_sick(session, since)
 
     def listed(line: DeviceLine) -> ListedDevice:
         work = done.get(line.device.device, Work())
-        # what it runs now is in the load of its last day only
-        busy_s = max(work.busy_s, line.load.day * timedelta(days=1).total_seconds())
-        share = min(1.0, busy_s / (now - since).total_seconds())
         turned = turns.get(line.device.id, {})
-        return ListedDevice(
-            **vars(line), busy=share, seeds=work.seeds, attempts=work.attempts, turned=turned
-        )
+        return ListedDevice(**vars(line), **work._asdict(), turned=turned)
 
     return DevicesView(
         tuple(map(listed, lines(session, periods.pulse(session, now=now), now, timeout_s))),

@@ -54,11 +54,11 @@ class Load:
 
 
 class Work(NamedTuple):
-    """A device's stored seeds, busy time and ended attempts in some hours."""
+    """A device's stored seeds and ended attempts in some hours, and the share that it was busy."""
 
     seeds: int = 0
-    busy_s: float = 0.0
     attempts: int = 0
+    busy: float = 0.0
 
 
 def record_seeds(session: Session, device: str | None, seeds: int, *, now: datetime) -> None:
@@ -142,11 +142,8 @@ class Pulse:
 
 
 def pulse(session: Session, *, now: datetime) -> Pulse:
-    """Return the current rates and loads; running attempts count up to now."""
-    attempts = select(AttemptRow.device, AttemptRow.started_at).where(
-        AttemptRow.state == AttemptState.running
-    )
-    running = [(device, began) for device, began in session.execute(attempts) if device and began]
+    """Return the current rates and loads."""
+    running = _running(session)
     table, sums, windows = DevicePeriodRow, [], {}
     for name, (size, before) in _WINDOWS.items():
         since = _start(now, size) - timedelta(seconds=before * size)
@@ -164,8 +161,8 @@ def pulse(session: Session, *, now: datetime) -> Pulse:
             seeds[name] += int(numbers[2 * place])
             busy_s[name][device] += int(numbers[2 * place + 1]) / 1e6
     for name, (_, since) in windows.items():
-        for device, began in running:
-            busy_s[name][device] += max(0.0, (now - max(began, since)).total_seconds())
+        for device, began, heard in running:
+            busy_s[name][device] += max(0.0, (heard - max(began, since)).total_seconds())
     lengths = {name: (now - since).total_seconds() for name, (_, since) in windows.items()}
 
     def share(name: str, device: str) -> float:
@@ -177,15 +174,25 @@ def pulse(session: Session, *, now: datetime) -> Pulse:
     )
 
 
-def work(session: Session, *, since: datetime) -> dict[str, Work]:
-    """Return what each device did since an hour; those that did nothing are left out."""
-    table = DevicePeriodRow
-    sums = func.sum(table.seeds), func.sum(table.busy_us), func.sum(table.attempts)
-    hours = table.size_s == HOUR, table.start >= _start(since, HOUR)
+def work(session: Session, *, since: datetime, now: datetime) -> dict[str, Work]:
+    """Return what each device did in the hours that began since a moment.
+
+    Of the last day that is what its load and the rates count. Those that did nothing are left out.
+    """
+    table, first = DevicePeriodRow, _start(since, HOUR) + timedelta(seconds=HOUR)
+    busy_s: defaultdict[str, float] = defaultdict(float)
+    for device, began, heard in _running(session):
+        busy_s[device] += max(0.0, (heard - max(began, first)).total_seconds())
+    sums = func.sum(table.seeds), func.sum(table.attempts), func.sum(table.busy_us)
+    hours = table.size_s == HOUR, table.start >= first
     query = select(table.device, *sums).where(*hours).group_by(table.device)
+    counts: defaultdict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for device, seeds, attempts, busy_us in session.execute(query):
+        counts[device] = int(seeds), int(attempts)
+        busy_s[device] += int(busy_us) / 1e6
+    length = (now - first).total_seconds()
     return {
-        device: Work(int(seeds), float(busy_us) / 1e6, int(attempts))
-        for device, seeds, busy_us, attempts in session.execute(query)
+        device: Work(*counts[device], min(1.0, busy / length)) for device, busy in busy_s.items()
     }
 
 
@@ -204,6 +211,14 @@ def forget(session: Session, *, now: datetime) -> None:
     for size, retention in RETENTION.items():
         old = delete(table).where(table.size_s == size, table.start < now - retention)
         session.execute(old)
+
+
+def _running(session: Session) -> list[tuple[str, datetime, datetime]]:
+    """Return the device, the start and the last sign of life of each running attempt."""
+    columns = AttemptRow.device, AttemptRow.started_at, AttemptRow.heard_at
+    query = select(*columns).where(AttemptRow.state == AttemptState.running)
+    rows = session.execute(query)
+    return [(device, began, heard) for device, began, heard in rows if device and began and heard]
 
 
 def _start(moment: datetime, size: int) -> datetime:
