@@ -208,7 +208,10 @@ def _line(
     findings = test.classification.findings
     return BranchLine(
         name=name,
-        url=urls.history(place.test_key, {"arch": place.arch, "board": place.board}),
+        url=urls.history(
+            place.test_key,
+            {"branch": newest.head.branches[place], "arch": place.arch, "board": place.board},
+        ),
         where=f"{place.arch} {place.board}",
         verdict=build_cells.verdict_of(head.counts),
         hollow=bool(head.counts.get(build_cells.HOLLOW)),
@@ -226,7 +229,8 @@ def _cell(test: Compared | None) -> Cell:
     change, label, kind = test.change, _label(test), test.classification.kind
     there = ran.build, build_cells.verdict_of(ran.counts), bool(ran.counts.get(build_cells.HOLLOW))
     if change is None or label is None:
-        return Cell(*there, kind, words.inline(kind.label), test.classification.words)
+        label = "nothing new" if kind is Class.passed else words.inline(kind.label)
+        return Cell(*there, kind, label, test.classification.words)
     return Cell(*there, change.change, label, change.words)
 
 

@@ -86,19 +86,21 @@ def _decided(session: Session, test: Compared) -> str:
 
 def _line(test: Compared, name: str, comparison: Comparison, decided: str) -> TestLine:
     place = test.place
-    url = urls.history(place.test_key, {"arch": place.arch, "board": place.board})
+
+    def page(branch: str, build: str | None = None) -> str:
+        variant = {"branch": branch, "arch": place.arch, "board": place.board}
+        return urls.history(place.test_key, {**variant, "build": build})
 
     def on(side: SideResults, ran: RunSummary | None) -> str | None:
         if ran is None or len(side.builds) != 1:
             return None
-        branch = urls.further("branch", side.branches[place])
-        return url + branch + urls.further("build", side.builds[0])
+        return page(side.branches[place], side.builds[0])
 
     details = tolerance_of(test.canonical), details_of(test.canonical), place.arch, place.board
     flips = () if test.pair is None else test.pair.flips
     return TestLine(
         name=name,
-        url=url,
+        url=page(comparison.head.branches.get(place) or comparison.base.branches[place]),
         base_url=on(comparison.base, test.base),
         head_url=on(comparison.head, test.head),
         where=" · ".join(filter(None, details)),

@@ -187,7 +187,7 @@ def _lines(
         week, month = rates[variant] if variant in rates else (FailureRate(), FailureRate())
         return TestLine(
             key=spec.key,
-            url=urls.history(spec.key),
+            url=urls.history(spec.key, variant.place if variant else None),
             kernel=spec.kernel,
             shape=shape_of(spec.test),
             tolerance=tolerance_of(spec.test),

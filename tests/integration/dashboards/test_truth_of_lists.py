@@ -168,6 +168,8 @@ def test_the_row_shows_the_variant_that_its_filter_and_its_place_mean(api: Api) 
     lines = items(api, "/tests")
     assert [line["verdict"] for line in lines] == ["pass_by_tolerance", "pass"], "hollow first"
     assert "n300" in lines[0]["where"]
+    path, _, place = lines[0]["url"].partition("?")
+    assert api.client.get(f"{path}.json?{place}").json()["variant"]["board"] == "n300"
 
 
 def shown(api: Api) -> dict[str, int]:
