@@ -45,14 +45,7 @@ class TailView:
             text += f" The largest of {counted} needs {words.number(tail.largest)} of it."
         if tail.predicted is None:
             return f"{text} No failure rate can be predicted: {tail.words}."
-        upper = words.number(tail.upper)
-        if tail.at_most and tail.upper is not None and tail.upper <= tail.predicted:
-            return (
-                f"{text} Fewer than {upper} of the {tail.per} fail, at {tail.level:.0%} confidence."
-            )
-        limit = f"{'At most ' if tail.at_most else ''}{words.number(tail.predicted)}"
-        bound = f", {upper} at the upper {tail.level:.0%} bound" if tail.upper is not None else ""
-        return f"{text} {limit} of the {tail.per} are predicted to fail{bound}."
+        return f"{text} The prediction from this curve: {tail.words}."
 
 
 def read(session: Session, tail: Tail | None, jobs: Sequence[JobFacts]) -> TailView | None:

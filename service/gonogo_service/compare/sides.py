@@ -24,11 +24,10 @@ from gonogo_service.flags import suspects
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.ids import is_id
 from gonogo_service.kit.database.paging import batched
-from gonogo_service.kit.database.states import JobKind
 from gonogo_service.results.model import WHOLE, JobBlockRow, ResultRow, SourceRow
 from gonogo_service.results.seeds import OF_SOURCE
 from gonogo_service.suites.model import RunJobRow, RunRow
-from gonogo_service.tests.variants import FACTS, JobFacts, context_name, job_facts
+from gonogo_service.tests.variants import COUNTED, FACTS, JobFacts, context_name, job_facts
 
 Iterations = frozenset[tuple[tuple[str, str], int]]
 """((outcome, verdict), number of iterations) of a test of a selection."""
@@ -135,10 +134,10 @@ def read(session: Session, text: str, path: str) -> SideResults:
     never ran is an empty side. Raises FieldError for a run that doesn't exist or has several
     builds, and for a commit that several builds have.
 
-    They come from the counters of jobs and, for selections, from the rows of their tests. Gauges
-    and jobs that compare two builds (`reference`) are left out. Runs on a device that was suspect
-    or bad at the time are in no count, but reported separately. A suspect seed counts by the joint
-    verdict of all seeds of its job.
+    They come from the counters of jobs and, for selections, from the rows of their tests. Gauges,
+    jobs that compare two builds (`reference`) and runs of bisections are left out. Runs on a device
+    that was suspect or bad at the time are in no count, but reported separately. A suspect seed
+    counts by the joint verdict of all seeds of its job.
     """
     build, run = _named(session, text, path)
     rows, more_jobs = _jobs(session, text, build, run)
@@ -182,7 +181,7 @@ def _jobs(
     """
     table = JobRow
     columns = table.state, table.error, table.suspects, table.seeds_removed_at
-    query = select(*FACTS, *columns).where(table.kind != JobKind.gauge, table.reference.is_(None))
+    query = select(*FACTS, *columns).where(COUNTED)
     if build is not None:
         query = query.where(table.build == build)
     if run is not None:

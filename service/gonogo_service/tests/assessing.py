@@ -25,7 +25,7 @@ from gonogo_service.flags.evidence_kinds import ReadExtent
 from gonogo_service.gauges import store as gauges
 from gonogo_service.tests import build_series, samples
 from gonogo_service.tests.samples import Run
-from gonogo_service.tests.variants import JobFacts, Variant, job_of, jobs_of
+from gonogo_service.tests.variants import ENDED, JobFacts, Variant, job_of, jobs_of
 
 MAX_COMPARED = 10
 """Number of builds back to which a build is compared."""
@@ -88,8 +88,8 @@ def assess(
 ) -> Assessment | None:
     """Assess the variant of a job that is over.
 
-    Returns None where there is nothing to assess: the job is not over, has no seed, or compares two
-    builds.
+    Returns None where there is nothing to assess: the job is not over, has no seed, compares two
+    builds, or is a run of a bisection.
 
     suspicions: devices that are suspected at this moment. Runs from a time when a device was
     suspect or bad are left out anyway. Stability, attribution and the comparison are of the job's
@@ -97,8 +97,8 @@ def assess(
     look the same (`era`). A seed that gives the same result again is the same observation
     (`samples.distinct`, `tail_of`).
     """
-    job = job_of(session, job_id)
-    if job is None or not job.done:
+    job = job_of(session, job_id, ENDED)
+    if job is None:
         return None
     # the job comes first, even where a clock that went back has put it among older ones
     others = tuple(other for other in jobs_of(session, job.variant) if other.id != job.id)

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Integer, Select, Text, bindparam, select
+from sqlalchemy import ColumnElement, Integer, Select, Text, bindparam, select
 from sqlalchemy.orm import Session
 
 from gonogo.spec.executors import EMULATOR
@@ -29,10 +29,9 @@ MAX_VARIANTS = 50
 _NEWEST_JOBS = 64
 MAX_JOBS = 200
 """Maximum number of a variant's newest jobs that are read: two hundred nights."""
-OF_TESTS = JobRow.reference.is_(None) & JobRow.kind.in_(LISTED_KINDS)
-"""The jobs that run one build of a test: not gauges or comparisons of two builds."""
+_OF_TESTS = JobRow.reference.is_(None) & JobRow.kind.in_(LISTED_KINDS)
 _PROBE = select(ProbeRow.job_id).where(ProbeRow.job_id == JobRow.id).correlate(JobRow).exists()
-COUNTED = OF_TESTS & ~_PROBE
+COUNTED = _OF_TESTS & ~_PROBE
 """The jobs that count into the sums of their test: a bisection only runs old builds again."""
 OVER = JobRow.state.in_((JobState.finished, JobState.cancelled))
 """The jobs that are over and could run."""
@@ -156,9 +155,14 @@ def graded_job(session: Session, variant: Variant) -> JobFacts | None:
     return None if row is None else JobFacts(*row)
 
 
-def job_of(session: Session, job_id: str) -> JobFacts | None:
-    """Return the facts of a job of a test that is over; None if there is no such job."""
-    query = select(*FACTS).where(JobRow.id == job_id, OF_TESTS, OVER)
+def job_of(
+    session: Session, job_id: str, among: ColumnElement[bool] = _OF_TESTS & OVER
+) -> JobFacts | None:
+    """Return the facts of a job that is over; None if it is not among those.
+
+    By default they are the jobs that run one build of a test, not gauges or comparisons of two.
+    """
+    query = select(*FACTS).where(JobRow.id == job_id, among)
     row = session.execute(query).one_or_none()
     return None if row is None else JobFacts(*row)
 

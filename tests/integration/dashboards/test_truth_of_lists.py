@@ -155,6 +155,9 @@ def test_the_last_verdict_is_that_of_the_newest_build_and_no_bisections(api: Api
     assert line["verdict_job"] == newest.id
     assert "newest job:" not in api.client.get("/tests").text, "it is finished: nothing to say"
     assert items(api, "/tests?standing=red") == []
+    assert "Every run passed. 0 of 3 (" in api.client.get(line["url"]).text
+    (compared,) = api.client.get("/compare.json?base=b1&head=b2").json()["tests"]
+    assert compared["head"] == "3 pass"
     with api.context.session() as session:
         stored_jobs.submit(session)
     assert "newest job: queued" in api.client.get("/tests").text
