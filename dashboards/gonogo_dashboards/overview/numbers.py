@@ -48,7 +48,7 @@ class NumberLine:
     url: str
     when: str = "in 30 days"
     parts: str = ""
-    """The kinds of what is counted: "1 wrong, 4 false alarms"."""
+    """The kinds of what is counted: "1 wrong, 4 false alarms, 1 not on main"."""
     ran: str = ""
     """ "2 of them ran today"."""
 
@@ -57,20 +57,27 @@ NO_EVENTS: Mapping[date, str] = MappingProxyType({})
 
 
 def of_tests(
-    counted: Sequence[tuple[date, Standings]], events: Mapping[date, str] = NO_EVENTS
+    counted: Sequence[tuple[date, Standings]],
+    branch: str | None,
+    events: Mapping[date, str] = NO_EVENTS,
 ) -> tuple[NumberLine, ...]:
     """Return the numbers of tests; `counted` are the last SHOWN days, today last.
 
-    events: the changes of a day that can explain a step, in words.
+    branch: the main branch, whose builds stand below the numbers. events: the changes of a day that
+    can explain a step, in words.
     """
     (today, last), before = counted[-1], dict(counted)[counted[-1][0] - WEEK]
     now = by_test(last)
+    of_branch = {variant: one for variant, one in last.items() if variant.branch == branch}
     compared = by_test(before).keys() & now.keys()
     ran = {key for key, standing in now.items() if standing.at.astimezone(UTC).date() == today}
     tests = {day: len({variant.test_key for variant in then}) for day, then in counted}
     lines = []
     for kind in TILES:
         keys = of_kind(last, kind)
+        parts = [_reds(now[key] for key in keys)] if keys and kind is Kind.red else []
+        if branch and (elsewhere := len(keys - of_kind(of_branch, kind))):
+            parts.append(f"{elsewhere:,} not on {branch}")
         earlier = len(of_kind(before, kind) & compared) if compared else None
         points = [(day, len(of_kind(then, kind)), tests[day]) for day, then in counted]
         lines.append(
@@ -81,7 +88,7 @@ def of_tests(
                 verdict=kind.mark,
                 value=len(keys),
                 of=len(now),
-                parts=_reds(now[key] for key in keys) if kind is Kind.red else "",
+                parts=", ".join(parts),
                 ran=f"{len(keys & ran):,} of them ran today" if keys else "",
                 before=earlier,
                 change=_change(len(keys), earlier),

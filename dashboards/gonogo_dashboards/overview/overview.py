@@ -144,7 +144,9 @@ def overview(
     )
     start = min(period.since or now, now - timedelta(days=numbers.SHOWN))
     changes = axis_changes.since(session, start)
-    of_tests = numbers.of_tests(tests, _by_day(changes, [day for day, _ in tests]))
+    glance = matrix_page.glance(session, builds, tests[-1][1], TESTS, BUILDS)
+    steps = _by_day(changes, [day for day, _ in tests])
+    of_tests = numbers.of_tests(tests, glance.branch, steps)
     sick = history.sick_by_day(session, days=numbers.SHOWN, now=now)
     bad = [f"{line.value:,} {line.name}" for line in of_tests if line.value]
     needs = lines.needs(
@@ -165,7 +167,7 @@ def overview(
         needs=needs,
         calm="" if needs else lines.calm(night, strip, acknowledged, bad),
         all_clear=not needs and not bad,
-        glance=matrix_page.glance(session, builds, tests[-1][1], TESTS, BUILDS),
+        glance=glance,
         flags=flags,
         acknowledged=acknowledged,
         night=night,
