@@ -40,7 +40,7 @@ class Reader:
 def _hollow_and_why(reader: Reader) -> None:
     reader.click(reader.page.locator(".flag-rows:not(.news-rows) .v-pass_by_tolerance").first)
     expect(reader.page.locator("#banner")).to_contain_text("Passes only by tolerance")
-    expect(reader.page.locator("#banner .words")).to_contain_text("s1 is subtracted twice")
+    expect(reader.page.locator("#banner .words")).to_contain_text("dx: 0.41 % of the values")
 
 
 def _changed_between_builds(reader: Reader) -> None:

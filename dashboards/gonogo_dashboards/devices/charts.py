@@ -49,7 +49,7 @@ def health(line: Timeline, events: Sequence[AxisEvent] = ()) -> Options:
             shown = {"silent": False, "dimensions": [*(f"_{place}" for place in range(5)), "was"]}
             series.append({**boxes(str(state), rows, f"${spans[0].verdict}"), **shown})
     if line.heard_at is not None:
-        heard = line_at({"xAxis": _milliseconds(line.heard_at)}, "$ink", "last heartbeat")
+        heard = line_at({"xAxis": _milliseconds(line.heard_at)}, "$ink", "silent")
         series.append(backdrop("last heartbeat", [heard], z=3))
     across = {"type": "time", "min": first, "max": last, "splitNumber": 4}
     up = {"type": "value", "min": 0, "max": 1, "show": False}
