@@ -91,7 +91,8 @@ class JobRow(Base):
     # gonogo.reports.red_hollow
     red: Mapped[int] = mapped_column(
         default=0,
-        doc="The seeds, or the tests of a selection over all iterations, that are red",
+        doc="The seeds, or the tests of a selection over all iterations, that fail, hang, crash or"
+        " meet an error",
     )
     hollow: Mapped[int] = mapped_column(
         default=0,

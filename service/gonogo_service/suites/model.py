@@ -104,7 +104,9 @@ class RunRow(Base):
     done: Mapped[int] = mapped_column(default=0)
     counts: Mapped[dict[str, int]] = mapped_column(default=dict)  # seeds by verdict
     job_counts: Mapped[dict[str, int]] = mapped_column(default=dict)  # jobs by verdict
-    red: Mapped[int] = mapped_column(default=0, doc="The jobs with a red seed or test")
+    red: Mapped[int] = mapped_column(
+        default=0, doc="The jobs with a seed or test that fails, hangs, crashes or errs"
+    )
     hollow: Mapped[int] = mapped_column(
         default=0, doc="The jobs with a hollow pass; the verdict shows only the worse of the two"
     )
