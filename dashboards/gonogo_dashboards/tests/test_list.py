@@ -20,7 +20,7 @@ from gonogo_service.tests import axis_changes, entry_names, recent_builds, stand
 from gonogo_service.tests.recent_builds import FailureRate
 from gonogo_service.tests.standings import Kind
 from gonogo_service.tests.test_list import ListedTest, TestFilter
-from gonogo_service.tests.variants import Variant
+from gonogo_service.tests.variants import MAIN, Variant
 
 FILTERS = ("kernel", "search", "standing", "sort", ranges.PARAMETER)
 SORTS = {test_list.ATTENTION: "Worst first", test_list.NEWEST: "Newest first"}
@@ -58,7 +58,7 @@ class TestLine:
     details: str
     """The suite's name for it, and its fields that differ from the default."""
     where: str
-    """The variant that is shown: the one that needs attention most, else the one that ran last."""
+    """The variant that is shown: the one that needs attention most, else main's, else the last."""
     others: int
     """Its other variants."""
     badges: tuple[str, ...]
@@ -214,14 +214,16 @@ def _lines(
 
 def _attention(
     variant: Variant, test: ListedTest, filters: TestFilter
-) -> tuple[bool, int, bool, bool]:
+) -> tuple[bool, int, bool, bool, bool]:
     """Return how much a variant needs attention, as the list's filter and its order see it.
 
-    The emulator's builds, which are no series, come last.
+    Among equal ones that of the main branch counts more; the emulator's builds, which are no
+    series, come last.
     """
     kind, grade, standing = filters.kind, test.grades.get(variant), filters.standings.get(variant)
     counts = kind is not None and getattr(standing, kind, False)
     graded = grade is not None and kind in (grade.stability, grade.sharpness)
     marginal = grade is not None and grade.stability == Stability.marginal
     urgency = standing.urgency if standing else 0
-    return counts or graded, urgency, marginal, variant.branch != EMULATOR
+    place = variant.branch in MAIN, variant.branch != EMULATOR
+    return counts or graded, urgency, marginal, *place

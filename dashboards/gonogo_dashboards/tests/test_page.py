@@ -92,8 +92,9 @@ def one(
 ) -> dict[str, Any] | None:
     """Return the page of a test; None where there is no such test.
 
-    It shows the variant that the query names, where it exists, else the one that ran last. Where no
-    job of the test has ended, `variant` is None, and what needs a run is missing.
+    It shows the variant that the query names, where it exists, else that of the main branch, else
+    the one that ran last. Where no job of the test has ended, `variant` is None, and what needs a
+    run is missing.
     """
     test = session.get(TestSpecRow, key)
     if test is None:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from sqlalchemy import case, func, select
+from sqlalchemy import and_, case, func, select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness import grades
@@ -36,6 +36,7 @@ from gonogo_service.tests import samples
 from gonogo_service.tests.model import AssessmentRow
 from gonogo_service.tests.variants import (
     ENDED,
+    MAIN,
     NAMES,
     JobFacts,
     Variant,
@@ -194,11 +195,16 @@ def get(session: Session, variant: Variant) -> AssessmentRow | None:
 
 
 def variants(session: Session, key: str) -> tuple[Variant, ...]:
-    """Return the variants of a test, the one that ran last first."""
+    """Return the variants of a test: those of the main branch, then the one that ran last, first.
+
+    Variants of which no job has ended come last.
+    """
     columns = [getattr(JobRow, name) for name in NAMES]
-    last = func.max(case((ENDED, JobRow.created_at))).desc().nulls_last()
+    last = func.max(case((ENDED, JobRow.created_at)))
+    is_main = case((and_(JobRow.branch.in_(MAIN), last.is_not(None)), 1), else_=0)
     listed = JobRow.test_key == key, JobRow.kind.in_(LISTED_KINDS)
-    query = select(*columns).where(*listed).group_by(*columns).order_by(last, *columns)
+    query = select(*columns).where(*listed).group_by(*columns)
+    query = query.order_by(is_main.desc(), last.desc().nulls_last(), *columns)
     return tuple(Variant(*row) for row in session.execute(query))
 
 

@@ -24,10 +24,8 @@ from gonogo_service.tests import recent_builds, standings, test_list
 from gonogo_service.tests.model import AssessmentRow, TestSpecRow
 from gonogo_service.tests.recent_builds import JOBS, BuildResult
 from gonogo_service.tests.standings import Kind, Standings
-from gonogo_service.tests.variants import ENDED, Variant
+from gonogo_service.tests.variants import ENDED, MAIN, Variant
 
-MAIN = ("main", "master")
-"""The names of a main branch."""
 HOLLOW = "hollow"
 GRADES = (*(grade.value for grade in (*Stability, *Sharpness)), HOLLOW)
 """The grades to filter tests by: a value of either axis, or HOLLOW, as tests stand."""

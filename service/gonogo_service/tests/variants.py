@@ -24,6 +24,8 @@ PLACE = ("branch", "arch", "board")
 NAMES = ("test_key", *PLACE)
 """The columns of a variant, which are the fields of Variant."""
 COLUMNS = tuple((name, Text()) for name in NAMES)
+MAIN = ("main", "master")
+"""The names of a main branch."""
 MAX_VARIANTS = 50
 """Variants whose newest build one statement reads."""
 _NEWEST_JOBS = 64

@@ -178,9 +178,10 @@ def test_the_row_shows_the_variant_that_its_filter_and_its_place_mean(api: Api) 
 def test_a_number_says_what_of_it_the_grid_of_main_does_not_show(api: Api) -> None:
     night(api, 1, range(3), wrong=True, red=range(3))
     night(api, 1, range(3), test=variant_of(1))
-    night(api, 2, range(3), test=variant_of(1), branch="fast-ln", wrong=True, red=range(3))
+    job = night(api, 2, range(3), test=variant_of(1), branch="fast-ln", wrong=True, red=range(3))
     red = api.client.get("/overview.json").json()["numbers"][1]
     assert (red["name"], red["value"], red["parts"]) == ("red", 2, "2 wrong, 1 not on main")
+    assert api.client.get(f"/tests/{job.test_key}.json").json()["variant"]["branch"] == "main"
 
 
 def shown(api: Api) -> dict[str, int]:

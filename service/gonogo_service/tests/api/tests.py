@@ -74,7 +74,10 @@ class GradedVariant(Rates):
 HISTORY: Any = rows.extended_answer(
     TestSpecRow,
     "TestHistory",
-    variants=(list[GradedVariant], "With grade, rates and builds; the one that ran last first"),
+    variants=(
+        list[GradedVariant],
+        "With grade, rates and builds; main's first, then the one that ran last",
+    ),
     more_variants=(list[VariantOut], "Not graded here: filter by branch, arch and board"),
     builds=(list[BuildResults], "Over all variants, the newest build first"),
     flags=list[FLAG_SUMMARY],
@@ -143,7 +146,7 @@ class PlaceQuery:
         raise Problem(404, title, slug="not-found", errors=errors)
 
     def chosen(self, session: Session, key: str) -> tuple[Variant, list[VariantOut]]:
-        """Return (the requested variant that ran last, all variants of the test).
+        """Return (the first of the requested variants, all variants of the test).
 
         Raises Problem 404 for an unknown test, or a variant that never ran.
         """
@@ -162,7 +165,7 @@ Place = Annotated[PlaceQuery, Depends()]
     summary="Show a test: grade, rates, history per build",
 )
 def show(context: Ctx, _who: Reader, key: str, place: Place) -> Any:
-    """Show the variants that ran last, or those that `branch`, `arch` and `board` select.
+    """Show the first variants of a test, or those that `branch`, `arch` and `board` select.
 
     Rates have Jeffreys' intervals over whole jobs.
     """
