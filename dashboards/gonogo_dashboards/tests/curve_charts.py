@@ -38,6 +38,7 @@ _WHISKERS: Options = {
     "type": "custom",
     "renderItem": "whisker",
     "name": "spread",
+    "encode": {"x": 0, "y": [1, 2]},
     "silent": True,
     "z": 1,
 }

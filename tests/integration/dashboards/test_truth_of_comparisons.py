@@ -55,16 +55,16 @@ def test_a_test_leads_to_its_page_on_the_branch_that_is_compared(api: Api) -> No
         nightly_history.night(session, "b1", 1, range(10, 13), wrong=True)
         nightly_history.night(session, "b2", 2, range(10, 13))
         nightly_history.night(session, "b3", 3, range(3))
-        nightly_history.night(session, "mine", 1, range(3), branch="fast-ln")
+        nightly_history.night(session, "fast-1", 1, range(3), branch="fast-ln")
 
     def branch_of(line: dict[str, Any]) -> str:
         path, _, place = line["url"].partition("?")
         return str(api.client.get(f"{path}.json?{place}").json()["variant"]["branch"])
 
     (compared,) = api.client.get("/compare.json?base=b1&head=b2").json()["tests"]
-    (mine,) = api.client.get("/branch.json?head=mine").json()["items"]
-    assert (branch_of(compared), branch_of(mine)) == ("main", "fast-ln")
-    labels = [cell["label"] for cell in mine["cells"]]
+    (beside,) = api.client.get("/branch.json?head=fast-1").json()["items"]
+    assert (branch_of(compared), branch_of(beside)) == ("main", "fast-ln")
+    labels = [cell["label"] for cell in beside["cells"]]
     assert labels == ["fixed", "nothing new", "other bits, right"]
 
 
