@@ -39,13 +39,14 @@ class TailView:
     def summary(self) -> str:
         """Return the chart in words."""
         tail = self.tail
-        text = "Share of seeds above each fraction of the declared tolerance."
+        text = "Share of seeds above each error. " if self.curve else ""
         if tail.largest is not None:
             counted = words.count(tail.seeds, tail.per.removesuffix("s"))
-            text += f" The largest of {counted} needs {words.number(tail.largest)} of it."
+            largest = words.number(tail.largest)
+            text += f"The largest error of {counted} is {largest} times the declared tolerance. "
         if tail.predicted is None:
-            return f"{text} No failure rate can be predicted: {tail.words}."
-        return f"{text} The prediction from this curve: {tail.words}."
+            return f"{text}No failure rate can be predicted: {tail.words}."
+        return f"{text}Predicted from the largest errors: {tail.words}."
 
 
 def read(session: Session, tail: Tail | None, jobs: Sequence[JobFacts]) -> TailView | None:

@@ -306,8 +306,8 @@ def test_a_predicted_failure_rate_is_a_mark_with_its_bound_or_the_reason_is_said
     json.dumps(options)
     drawn = [] if predicted is None else [[1.0, 0.004, 0.004, 0.01]]
     assert options["series"][2]["data"] == drawn
-    assert f"{'The' if predicted else 'No failure rate can be'} predict" in shown.summary
-    assert shown.summary.endswith(f": {why}.")
+    how = "Predicted from the largest errors" if predicted else "No failure rate can be predicted"
+    assert shown.summary.endswith(f"{how}: {why}.")
     curve = tail._curve([0.0] * 60 + [0.1] * 30 + [0.5] * 10)
     assert [share for _, share in curve] == [0.4, 0.1], "seeds without an error are above nothing"
 
