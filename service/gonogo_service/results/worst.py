@@ -159,7 +159,7 @@ def statistics(
     """
     pairs = [(job, *pair, output) for job, of_job in chosen.items() for pair in of_job]
     return {
-        pairs[number][:3]: dict(_mark("", row, METRICS[0], None).statistics)
+        some[number][:3]: dict(_mark("", row, METRICS[0], None).statistics)
         for some in batched(pairs, _AT_ONCE)
         for number, *row in of_each(session, _row_of, _CHOSEN, some)
     }

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import time_machine
 
+import nightly_history
 import stored_jobs
 from api import Api
 from gonogo import urls
@@ -157,3 +158,17 @@ def test_a_crash_says_what_stopped_it_and_not_the_diagnosis_of_another_seed(api:
         banner = api.client.get(path).text.partition(start)[2].partition("</section>")[0]
         assert f"Seed 0: {WHY}" in banner, path
         assert stored_jobs.FAULT not in banner, path
+
+
+def test_the_worst_seeds_and_lines_of_a_tests_chart_have_the_numbers_of_their_own_seeds(
+    api: Api,
+) -> None:
+    with api.context.session() as session:
+        for build in (1, 2):
+            job = nightly_history.night(session, f"b{build}", build, range(99), wrong=build == 1)
+    strip = api.client.get(f"/tests/{job.test_key}.json?branch=main&output=dx").json()["strip"]
+    assert [band["rounding"] < 0.001 for band in strip["bands"]] == [True, False]
+    rows = api.get(f"/jobs/{strip['worst'][0]['mark']['job']}/results?order=seed&limit=500")
+    stored = {row["seed"]: row["outputs"]["dx"]["rounding_ratio"] for row in rows["items"]}
+    shown = {line["mark"]["seed"]: line["rounding_ratio"] for line in strip["worst"]}
+    assert shown.items() <= stored.items()
