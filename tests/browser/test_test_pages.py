@@ -21,7 +21,8 @@ def test_the_page_of_a_test_tells_a_masked_fix(server, page: Page) -> None:
     page.goto(server.url)
     page.get_by_role("link", name="Tests", exact=True).click()
     page.get_by_role("link", name=re.compile("layernorm_bw")).click()
-    expect(page).to_have_url(f"{server.url}/tests/{key}")
+    variant = "branch=main&arch=wormhole&board=n150"
+    expect(page).to_have_url(f"{server.url}/tests/{key}?{variant}")
     figure = page.locator("figure[data-chart=chart-curve]")
     expect(figure).to_have_attribute("data-marks", "4")
     expect(figure).to_contain_text("smaller from fixed-4c1e on")

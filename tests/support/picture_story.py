@@ -105,7 +105,7 @@ def fill(api: Api) -> dict[str, str]:
             next(device["id"] for device in devices if device["host"] == device_month.HOST)
         ),
         "jobs": urls.jobs(),
-        "submit": urls.new_job({"test": job.test_key}),
+        "submit": urls.new_job({"from": running.id}),
         "runs": urls.runs(),
         "run": urls.run(run),
         "webhooks": urls.webhooks(),
