@@ -31,6 +31,8 @@ FITTED_PENALTY = 0.02
 """The share that a fault loses because its size is fitted: a number explains some misfit."""
 TIE = 0.003
 """Shares that differ by less are a tie."""
+DIGITS = 4
+"""Of a share: processors differ in the further ones."""
 MAX_REGION = 0.5
 """The share of an output up to which its wrong values are a region of their own."""
 MIN_MOVED = 16
@@ -290,7 +292,9 @@ class _Search:
                 tried.append((share, ranked_faults[first], ranked_faults[second]))
             if len(tried) == TRIED_PAIRS:
                 break
-        tried.sort(key=lambda candidate: candidate[0], reverse=True)
+        tried.sort(
+            key=lambda one: (-round(one[0], DIGITS), _order_of_tie(one[1]), _order_of_tie(one[2]))
+        )
         for _, first, second in tried[:3]:
             both = Fault("", "", {**first.fault.edits, **second.fault.edits})
             effect = effects.of(both)
@@ -314,7 +318,7 @@ def _sorted(ranked_faults: Iterable[RankedFault]) -> list[RankedFault]:
     which is closest to the output: rstd comes before root and before xhat. But where elements stand
     in the place of others, it is an input: it was read there.
     """
-    ranked = sorted(ranked_faults, key=lambda candidate: candidate.rank, reverse=True)
+    ranked = sorted(ranked_faults, key=lambda one: (-round(one.rank, DIGITS), *_order_of_tie(one)))
     if not ranked:
         return []
     top = [candidate for candidate in ranked if candidate.rank >= ranked[0].rank - TIE]

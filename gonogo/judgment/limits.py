@@ -17,9 +17,11 @@ from gonogo.arithmetic.program import NOTHING_STORED, Program
 from gonogo.faults.changes import Fault
 from gonogo.faults.table import STORED, faults
 from gonogo.graph import Graph
-from gonogo.judgment.cells import FLOOR, Cells
+from gonogo.judgment.cells import Cells
 from gonogo.judgment.sample import Sample, some_groups
 
+SAME = 2.0**-36
+"""An effect of less, relative to the value, is float64's roundoff; fp32 rounds by 2**-24."""
 SAMPLED = 2**13
 """Elements of a kernel's widest value in the groups that are looked at."""
 SIZES = 2.0 ** np.arange(-22, 1)
@@ -109,7 +111,7 @@ def detection_limits(
     tried = 0
     for fault in faults(graph, output):
         effect = sample.effect(fault)
-        if not (np.abs(effect) > FLOOR * np.abs(replay.values)).any():
+        if not (np.abs(effect) > SAME * np.abs(replay.values)).any():
             continue  # it computes the same: no fault on these inputs
         tried += 1
         if fault.is_fitted:
