@@ -277,7 +277,7 @@ class _Case:
             errors=self._errors(),
             flag=flag.kind,
             owner=flag.owner or "someone",
-            until=f" until {flag.expires}" if flag.expires else "",
+            until=f" until {flag.expires[:16].replace('T', ' ')} UTC" if flag.expires else "",
             reason=flag.reason or "no reason given",
             worse=f"; worse than open flag {flag.kind} can account for" if part.flag else "",
         )

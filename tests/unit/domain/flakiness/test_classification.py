@@ -88,7 +88,7 @@ pass 64 > fail 64 + flaky > new_failure fail new p flag: red 64 of 64; none of 6
     worse than open flag flaky can account for
 pass 8 > fail 2 pass 6 + hollow > new_failure fail new: red 2 of 8
 pass 8 > fail 8 + kim's flaky > waived fail p flag: red 8 of 8; flag flaky, acknowledged by kim
-    until 2026-12-01T00:00:00Z: a race, see the board
+    until 2026-12-01 00:00 UTC: a race, see the board
 pass 8 > fail 8 + flaky + kim's flaky > waived fail p flag: red 8 of 8; flag flaky, acknowledged by
 - > fail 8 > unknown fail: red 8 of 8; base was not run
 error 8 > fail 8 > unknown fail: red 8 of 8; base gave no answer
