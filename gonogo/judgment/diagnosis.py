@@ -32,7 +32,7 @@ FITTED_PENALTY = 0.02
 TIE = 0.003
 """Shares that differ by less are a tie."""
 DIGITS = 4
-"""Of a share: processors differ in the further ones."""
+"""Digits of a share that count: in further ones, processors differ."""
 MAX_REGION = 0.5
 """The share of an output up to which its wrong values are a region of their own."""
 MIN_MOVED = 16
