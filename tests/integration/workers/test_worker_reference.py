@@ -49,7 +49,7 @@ def test_a_build_is_like_itself_also_in_repeats(at_work: Workplace) -> None:
 @pytest.mark.parametrize(
     ("reference", "bad", "message"),
     [
-        ("hang-sometimes", [2], f"no answer within {scaled(1):g} s"),
+        ("hang-sometimes", [2], "no answer within"),
         ("crash-sometimes", [2], "SIGSEGV"),
         ("raises-sometimes", [2], "did not like it"),
         ("missing-sometimes", [2], "missing"),

@@ -84,7 +84,7 @@ def test_a_bad_executor_costs_only_its_iteration(
     ("words", "tests", "message"),
     [
         ("hung", {"A.B": "passed", "A.C": "hang"}, "A.C hung; under"),
-        ("hang", {}, f"no answer within {scaled(1):g} s"),
+        ("hang", {}, "no answer within"),
     ],
 )
 def test_a_hung_test_runs_again_under_the_watcher_which_names_the_kernel(
