@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from benchmarks.corpus import store
 from benchmarks.corpus.acceptance import figures
-from benchmarks.report import FOLDER, ROOT, Figure
+from benchmarks.report import FOLDER, ROOT, Figure, number
 
 TIMED: Final = ("speed", "ingest", "pages", "busy")
 MOST: Final = 8
@@ -44,7 +44,7 @@ def recorded() -> str:
 def _rows(chosen: Iterable[Figure]) -> Iterator[str]:
     for figure in chosen:
         missed = "" if figure.is_met else ": **missed**"
-        measured = f"{figure.value:,.3g} {figure.unit}{missed}"
+        measured = f"{number(figure.value)} {figure.unit}{missed}"
         yield f"| {figure.name} | {figure.limits} | {measured} | {figure.note} |\n"
 
 

@@ -55,15 +55,20 @@ class Figure:
         """Return what is asked in words."""
         named = {"at most": self.most, "at least": self.least}
         return ", ".join(
-            f"{word} {limit:,.4g}" for word, limit in named.items() if limit is not None
+            f"{word} {number(limit)}" for word, limit in named.items() if limit is not None
         )
+
+
+def number(value: float) -> str:
+    """Return a figure in four digits, or all those before its point."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def report(name: str, figures: Sequence[Figure], problems: Sequence[str] = ()) -> int:
     """Print and keep the figures of a benchmark; return 1 where one isn't as asked."""
     table = Table(name, "measured", "unit", "asked", "")
     for figure in figures:
-        shown = figure.name, f"{figure.value:,.4g}", figure.unit, figure.limits, figure.note
+        shown = figure.name, number(figure.value), figure.unit, figure.limits, figure.note
         table.add_row(*shown, style=None if figure.is_met else "bold")
     console = Console(width=120, highlight=False, markup=False)
     console.print(table)
