@@ -10,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 TOKEN = "host-token-of-the-tests"
+GARBLED = 299
+"""The status of an answer that claims a compression which it doesn't have, as a proxy may."""
 Message = tuple[str, dict[str, Any]]
 CLAIM, RESULTS, FINISH, HEALTH, HEARTBEAT = "claim", "results", "finish", "health", "heartbeat"
 
@@ -70,6 +72,8 @@ class HostService:
                 body = json.dumps(answer).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
+                if status == GARBLED:
+                    self.send_header("Content-Encoding", "gzip")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)

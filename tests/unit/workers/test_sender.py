@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gonogo_workers.server.client import Server
+from gonogo_workers.server.client import Server, packed
 from gonogo_workers.server.host_file import Host
-from gonogo_workers.server.sender import Sender
-from host_service import FINISH, RESULTS, TOKEN, HostService
+from gonogo_workers.server.sender import Request, Sender
+from host_service import FINISH, GARBLED, RESULTS, TOKEN, HostService
 from patience import WAIT_S
 from running_service import until
 
@@ -85,7 +86,11 @@ def test_what_is_left_over_is_sent_by_the_next_and_a_damaged_file_stops_nothing(
     sender = make()
     post(sender, 0, 1)
     sender.close(0)
+    whole = Request("PUT", f"/attempts/{ATTEMPT}/results/9", packed({"rows": ["x" * 4000]}), "0")
+    cut = replace(whole, content=whole.content[:-4], name="0-cut.request").write(tmp_path)
+    assert cut.exists()
     (tmp_path / "0-damaged.request").write_text("{")
+    (tmp_path / "0-half.part").write_text("{")
     following = make()
     post(following, 2)
     assert numbers_of(deliver(service, following)) == [0, 1, 2]
@@ -143,7 +148,7 @@ def test_an_end_that_is_refused_twice_is_dropped(service: HostService, make: Mak
 @pytest.mark.parametrize(
     ("status", "over"),
     [(404, True), (409, True), (410, True)]
-    + [(status, False) for status in (401, 403, 408, 429, 500, 503)],
+    + [(status, False) for status in (GARBLED, 401, 403, 408, 429, 500, 503)],
 )
 def test_what_is_over_is_dropped_and_told_and_what_passes_by_itself_is_sent_again(
     service: HostService, make: Make, status: int, over: bool

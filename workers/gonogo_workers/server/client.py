@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import ssl
+import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -96,7 +97,7 @@ class Server:
             response = self._client.request(
                 method, path, content=content, headers=headers, timeout=timeout
             )
-        except httpx.TransportError as problem:
+        except httpx.RequestError as problem:
             words = str(problem) or type(problem).__name__
             raise Away(f"no answer from {self._client.base_url}: {words}") from problem
         if response.is_success:
@@ -114,16 +115,19 @@ def packed(body: Mapping[str, Any]) -> bytes:
 
 
 def unpacked(content: bytes) -> dict[str, Any]:
-    """Return the body of `packed`."""
+    """Return the body of `packed`. Raises ValueError for anything else."""
     is_packed = content.startswith(b"\x1f\x8b")
-    body: dict[str, Any] = json.loads(gzip.decompress(content) if is_packed else content)
+    try:
+        body: dict[str, Any] = json.loads(gzip.decompress(content) if is_packed else content)
+    except (OSError, EOFError, zlib.error) as problem:
+        raise ValueError(str(problem)) from problem
     return body
 
 
 def _json(response: httpx.Response) -> Answer:
     try:
         answer = response.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict):
         raise Away(f"{response.url.path} answered with something else than an object")
@@ -135,5 +139,5 @@ def _detail(response: httpx.Response) -> str:
     try:
         problem = response.json()
         return str(problem.get("detail") or problem.get("title"))[:500]
-    except (ValueError, AttributeError):
+    except (ValueError, RecursionError, AttributeError):
         return response.text[:200]

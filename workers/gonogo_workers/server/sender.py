@@ -51,8 +51,12 @@ class Request:
         path = folder / self.name
         part = path.with_suffix(".part")
         head = {"method": self.method, "path": self.path, "replacement": self.is_replacement}
-        part.write_bytes(json.dumps(head).encode() + b"\n" + self.content)
-        os.replace(part, path)
+        try:
+            part.write_bytes(json.dumps(head).encode() + b"\n" + self.content)
+            os.replace(part, path)
+        except OSError:  # what a full disk took of it would keep the disk full
+            part.unlink(missing_ok=True)
+            raise
         return path
 
     @classmethod
@@ -60,6 +64,7 @@ class Request:
         """Return the request of a file. Raises OSError, ValueError or KeyError."""
         head, _, content = path.read_bytes().partition(b"\n")
         fields = json.loads(head)
+        unpacked(content)  # a power loss may have cut it
         return cls(fields["method"], fields["path"], content, path.name, fields["replacement"])
 
 
@@ -112,6 +117,8 @@ class Sender:
         """
         self._server, self._answered, self._over = server, answered, over
         self._folder = spool
+        for part in spool.glob("*.part"):  # a worker was killed while it wrote
+            part.unlink()
         self._memory_bytes, self._spool_bytes = memory_bytes, spool_bytes
         self._refused_bytes = refused_bytes
         self._in_memory: deque[Request] = deque()
