@@ -39,6 +39,8 @@ def event(name: str, payload: dict[str, Any]) -> CommitEvent:
         (["!wip/**"], "main", True),
         (["a.b"], "axb", False),
         (["Org/Name"], "org/name", False),
+        (["**a*b"], "a/ab", True),
+        (["*a" * 100 + "*b"], "a" * 300, False),  # a regular expression would take years
     ],
 )
 def test_patterns_are_those_of_github_s_workflows(
