@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo.flakiness.classes import LOST, Class, RunSummary
 from gonogo.flakiness.gating import LABELS
+from gonogo.reports.red_hollow import RED
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.comparison import compared_tests
 from gonogo_dashboards.comparison.compared_tests import TestLine
@@ -165,7 +166,7 @@ def _deltas(both: Sequence[Sequence[RunSummary]]) -> tuple[Delta, ...]:
     def having(*verdicts: Verdict) -> list[int]:
         return [sum(run.of(*verdicts) > 0 for run in side) for side in both]
 
-    red = [sum(run.red + run.of(Verdict.fail_by_tolerance) > 0 for run in side) for side in both]
+    red = [sum(run.of(*RED) + run.not_judged_red > 0 for run in side) for side in both]
     return (
         Delta("Hollow", "pass_by_tolerance", *having(build_cells.HOLLOW)),
         Delta("Red", "fail", *red),

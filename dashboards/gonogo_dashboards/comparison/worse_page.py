@@ -245,7 +245,7 @@ def _ratio(before: float, after: float) -> float:
 
 def _counted(counts: Mapping[str, int]) -> tuple[int, int]:
     """Return the failed seeds, and those that passed or failed."""
-    red = sum(counts.get(verdict, 0) for verdict in build_cells.RED)
+    red = sum(counts.get(verdict, 0) for verdict in build_cells.FAILED)
     green = ("pass", "pass_by_tolerance", "suspect")
     return red, red + sum(counts.get(verdict, 0) for verdict in green)
 

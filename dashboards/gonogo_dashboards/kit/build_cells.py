@@ -14,12 +14,12 @@ from gonogo_service.tests.axis_changes import Annotation, AxisPlace
 from gonogo_service.tests.recent_builds import BuildResult
 
 HOLLOW = Verdict.pass_by_tolerance
-RED = (Verdict.fail, Verdict.fail_by_tolerance)
+FAILED = (Verdict.fail, Verdict.fail_by_tolerance)
 
 
 @dataclass(frozen=True)
 class BuildCell:
-    """A build in a row of cells; `hollow`: some seed is a hollow pass; `red`: some seed fails.
+    """A build in a row of cells, with the facts of a Standing.
 
     `event`: a change from the build before that can explain a step, in words; else "".
     """
@@ -66,10 +66,8 @@ def recent(results: Sequence[BuildResult], changes: Iterable[Annotation] = ()) -
     hollow, red = sum(one.hollow for one in cells), sum(one.red for one in cells)
     parts = [f"{hollow:,} hollow"] if hollow else []
     parts += [f"{red:,} red"] if red else []
-    lost = sum(one.verdict in LOST for one in cells)
-    parts += [f"{lost:,} without a result"] if lost else []
-    partly = sum(one.lost for one in cells) - lost
-    parts += [f"{partly:,} with hangs, crashes or errors"] if partly else []
+    lost = sum(one.lost for one in cells)
+    parts += [f"{lost:,} with hangs, crashes or errors"] if lost else []
     findings = ", ".join(parts) or "none hollow, none red"
     text = f"The last {words.count(len(cells), 'build')}: {findings}"
     for place, events in sorted(at_place.items()):

@@ -136,8 +136,13 @@ def of_devices(fleet: Fleet, counted: Sequence[tuple[date, DayDevices]]) -> Numb
 
 def _reds(standings: Iterable[Standing]) -> str:
     """Return how many of the red tests are wrong, or false alarms: "1 wrong, 4 false alarms"."""
-    nouns = ("wrong", "wrong"), ("false alarm", "false alarms"), ("not judged", "not judged")
-    kinds = Counter(0 if one.wrong else 1 if one.false_alarm else 2 for one in standings)
+    nouns = (
+        ("wrong", "wrong"),
+        ("false alarm", "false alarms"),
+        ("with hangs or crashes", "with hangs or crashes"),
+        ("not judged", "not judged"),
+    )
+    kinds = Counter((one.wrong, one.false_alarm, one.lost, True).index(True) for one in standings)
     return ", ".join(words.count(kinds[place], *nouns[place]) for place in sorted(kinds))
 
 

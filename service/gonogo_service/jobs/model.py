@@ -91,8 +91,8 @@ class JobRow(Base):
     # gonogo.reports.red_hollow
     red: Mapped[int] = mapped_column(
         default=0,
-        doc="The seeds, or the tests of a selection over all iterations, that fail, hang, crash or"
-        " meet an error",
+        doc="The seeds that fail, hang or crash; the same tests of a selection, and those with an"
+        " error of their own, over all iterations",
     )
     hollow: Mapped[int] = mapped_column(
         default=0,

@@ -218,7 +218,12 @@ def _changed(current: Standings, past: Standings) -> dict[Topic, list[Variant]]:
 
 
 def _kinds(one: Standing | None) -> list[Kind]:
-    return [kind for kind in KINDS.values() if getattr(one, kind, False)]
+    """Return the kinds of a standing; one that is red by hangs or crashes alone is lost."""
+    if one is None:
+        return []
+    is_lost = one.lost and not (one.wrong or one.false_alarm)
+    hidden = Kind.red if is_lost else None
+    return [kind for kind in KINDS.values() if getattr(one, kind) and kind is not hidden]
 
 
 def _gained(

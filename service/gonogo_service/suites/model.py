@@ -105,7 +105,7 @@ class RunRow(Base):
     counts: Mapped[dict[str, int]] = mapped_column(default=dict)  # seeds by verdict
     job_counts: Mapped[dict[str, int]] = mapped_column(default=dict)  # jobs by verdict
     red: Mapped[int] = mapped_column(
-        default=0, doc="The jobs with a seed or test that fails, hangs, crashes or errs"
+        default=0, doc="The jobs with a red seed or test: one that fails, hangs or crashes"
     )
     hollow: Mapped[int] = mapped_column(
         default=0, doc="The jobs with a hollow pass; the verdict shows only the worse of the two"

@@ -32,6 +32,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session, aliased
 
 from gonogo.flakiness.classes import LOST
+from gonogo.reports.red_hollow import RED
 from gonogo.spec.verdicts import WORST_FIRST, Verdict
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.columns import IdType, VerdictType
@@ -74,7 +75,7 @@ class Standing:
     false_alarm: bool
     """Some seed fails that rounding explains."""
     red: bool
-    """Some seed fails: it is wrong, a false alarm, or was not judged."""
+    """Some seed fails (wrong, a false alarm, or not judged), hangs or crashes."""
     flaky: bool
     """Seeds of one build pass and fail."""
     lost: bool
@@ -90,9 +91,8 @@ class Standing:
 
     @property
     def urgency(self) -> int:
-        """Return how much it needs attention: 4 hollow, 3 broken, 2 flaky, 1 lost, 0 none."""
-        broken = self.red and not self.flaky
-        kinds = self.lost, self.flaky, broken, self.hollow
+        """Return how much it needs attention: 4 hollow, 3 red, 2 flaky, 1 lost, 0 none."""
+        kinds = self.lost, self.flaky, self.red and not self.flaky, self.hollow
         return max(place * kind for place, kind in enumerate(kinds, 1))
 
 
@@ -148,7 +148,7 @@ def result(row: Sequence[Any]) -> tuple[Variant, BuildResult]:
         hollow=bool(hollow),
         wrong=Verdict.fail in counts,
         false_alarm=Verdict.fail_by_tolerance in counts,
-        red=bool(red),
+        red=bool(red) or not counts.keys().isdisjoint(RED),
         flaky=bool(flaky),
         lost=not counts.keys().isdisjoint(LOST),
         verdict=WORST_FIRST[99 - badness] if badness else None,

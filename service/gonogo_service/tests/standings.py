@@ -50,9 +50,9 @@ class Kind(Described):
     )
     red = _Kind(
         "red",
-        "On its newest build some seed fails, whether rightly or not.",
+        "On its newest build some seed fails, whether rightly or not, hangs or crashes.",
         mark=Verdict.fail,
-        in_days="In this time some build had a failing seed, whether rightly or not.",
+        in_days="In this time some build had a seed that fails, hangs or crashes.",
     )
     broken = _Kind("broken", Stability.broken.sentence, mark=Stability.broken.mark)
     flaky = _Kind(

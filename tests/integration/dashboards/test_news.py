@@ -18,8 +18,9 @@ BECAME = {
     "red": (False, True),
     "fixed": (True, False),
     "same": (True, True),
+    "lost": (False, True),
 }
-"""Whether a test is wrong on b1, and on b2."""
+"""Whether a test is wrong on b1, and on b2; a wrong "lost" hangs and is right besides."""
 
 
 def tell(api: Api, **given: Any) -> dict[str, list[Any]]:
@@ -48,7 +49,8 @@ def ran(api: Api, build: int) -> dict[str, str]:
                 build,
                 seeds,
                 test=test,
-                wrong=is_wrong,
+                wrong=is_wrong and name != "lost",
+                hung=seeds[:1] if name == "lost" and is_wrong else (),
                 red=seeds if name == "red" and is_wrong else (),
                 diagnosed=True,
             ).test_key
@@ -72,12 +74,15 @@ def test_a_reader_sees_each_change_with_its_cause_until_it_is_seen(
         with api.context.session() as session:
             nightly_history.submit(session, range(3), build="b3", sequence=3)
         see(api, utcnow() + timedelta(days=9))
-        assert tell(api).keys() == {"hollow", "red", "fixed", "gained"}, "others may commit yet"
+        assert tell(api).keys() == {"hollow", "red", "lost", "fixed", "gained"}, (
+            "others may commit yet"
+        )
         see(api, then + minute)
         news = tell(api)
         assert {topic: [one["test_key"] for one in items] for topic, items in news.items()} == {
             "hollow": [keys["hollow"]],
             "red": [keys["red"]],
+            "lost": [keys["lost"]],
             "fixed": [keys["fixed"]],
             "gained": [None],
         }
@@ -85,7 +90,7 @@ def test_a_reader_sees_each_change_with_its_cause_until_it_is_seen(
         assert stored_jobs.FAULT in hollow["cause"]
         assert fixed["cause"] == "hollow on b1"
         assert (build["name"], build["before"]) == ("b2", "b1")
-        assert build["cause"] == "2 hollow, 1 red of 4 tests"
+        assert build["cause"] == "2 hollow, 2 red, 1 with crashes, hangs or errors of 5 tests"
         (flag,) = (
             one
             for one in api.get(f"/flags?test={keys['hollow']}")["items"]

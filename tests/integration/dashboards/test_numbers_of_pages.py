@@ -18,7 +18,8 @@ from api import Api, in_process
 from gonogo import urls
 
 COMPARED = urls.compare(compared_builds.BASE, compared_builds.HEAD)
-HOLLOW, RED = ("pass_by_tolerance",), ("fail", "fail_by_tolerance")
+HOLLOW = ("pass_by_tolerance",)
+RED = "fail", "fail_by_tolerance", "hang", "crash"
 LOST = "error", "crash", "hang"
 
 

@@ -116,7 +116,7 @@ def test_a_green_build_with_lost_seeds_says_so_in_lists_and_in_the_matrix(api: A
     rows = [stored_jobs.row(seed, wrong=False) for seed in range(2)]
     ended(api, [*rows, stored_jobs.unwell(2, "crash", "signal 11")])
     listed, matrix = (api.client.get(path).text for path in ("/tests", "/matrix"))
-    assert "The last 1 build: 1 with hangs, crashes or errors</span>" in listed
+    assert "The last 1 build: 1 red, 1 with hangs, crashes or errors</span>" in listed
     assert 'class="cell v-pass partly"' in matrix
 
 
