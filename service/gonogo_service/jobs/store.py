@@ -1,4 +1,4 @@
-"""Jobs as people see them: create, get, list, cancel, resubmit."""
+"""Jobs as people see them: create, get, list, cancel, request again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import floor, is_id, new_id
 from gonogo_service.kit.database.paging import Page, newest_first
 from gonogo_service.kit.database.records import from_object
-from gonogo_service.kit.database.states import LISTED_KINDS, JobKind, JobState
+from gonogo_service.kit.database.states import LISTED_KINDS, JobState
 from gonogo_service.tests import test_specs
 from gonogo_service.tests.model import TestSpecRow
 
@@ -192,20 +192,7 @@ def cancel(session: Session, job_id: str, *, now: datetime | None = None) -> Job
     return job
 
 
-def resubmit(
-    session: Session, job_id: str, *, owner: str, chunk_seconds: float = 20.0
-) -> JobRow | None:
-    """Create a new job with the same request.
-
-    Returns None when there is no such job, or when it isn't a job of seeds.
-    """
-    old = session.get(JobRow, job_id) if is_id(job_id) else None
-    if old is None or old.kind is not JobKind.seeds:
-        return None
-    return create(session, again(session, old, owner=owner, chunk_seconds=chunk_seconds))
-
-
-def again(session: Session, old: JobRow, *, owner: str, chunk_seconds: float) -> NewJob:
+def again(session: Session, old: JobRow, *, owner: str, chunk_seconds: float = 20.0) -> NewJob:
     """Return the new job with the request of a job of seeds."""
     first = session.get_one(ChunkRangeRow, (old.id, 0))
     return from_object(

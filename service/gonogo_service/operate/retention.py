@@ -254,21 +254,26 @@ def _candidates(current: Session, tier: Tier, policy: Policy, now: datetime) -> 
 def _has_newer() -> ColumnElement[bool]:
     """Return whether a job is neither the newest of its variant, nor the one that grades it.
 
-    These two stay: pages, comparisons and waivers read them, however old they are.
+    These two stay: pages, comparisons and waivers read them, however old they are. Runs of a
+    bisection are none of them.
     """
     job, newer = JobRow, aliased(JobRow)
+    is_probe, of_newer = (
+        exists().where(ProbeRow.job_id == one.id).correlate(job, newer) for one in (job, newer)
+    )
     same = [
         getattr(newer, name) == getattr(job, name)
         for name in ("test_key", "branch", "arch", "board", "kind")
     ]
     same += [
         newer.reference.is_(None),
+        ~of_newer,
         newer.state.in_((JobState.finished, JobState.cancelled)),
         or_(newer.done > 0, newer.kind == JobKind.gauge),
     ]
     by_build = tuple_(newer.build_sequence, newer.id) > tuple_(job.build_sequence, job.id)
     has_both = and_(exists().where(*same, newer.id > job.id), exists().where(*same, by_build))
-    return or_(job.reference.is_not(None), has_both)
+    return or_(job.reference.is_not(None), is_probe, has_both)
 
 
 def needed_jobs(session: Session) -> frozenset[str]:

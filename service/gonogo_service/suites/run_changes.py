@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import ScalarSelect, Select, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
-from gonogo.flakiness.classes import LOST
+from gonogo.reports.red_hollow import RED
 from gonogo.spec.described import Described
 from gonogo.spec.verdicts import Verdict
 from gonogo_service.jobs.model import JobRow
@@ -125,7 +125,7 @@ def _bad_tests(
     """Return run -> (test, arch, board) -> its jobs in order, of tests that are bad in some run."""
     of_runs = among(session, RunJobRow.run_id, runs)
     joined = RunJobRow.job_id == JobRow.id
-    bad = or_(JobRow.red > 0, JobRow.hollow > 0, JobRow.verdict.in_(LOST))
+    bad = or_(JobRow.red > 0, JobRow.hollow > 0, JobRow.verdict.in_(RED))
     keys = select(JobRow.test_key).join(RunJobRow, joined).where(of_runs, bad)
     words = func.coalesce(JobRow.diagnosis["words"].as_string(), JobRow.error).label("words")
     of_run = RunJobRow.run_id, RunJobRow.name, RunRow.name.label("suite")
@@ -167,4 +167,4 @@ def _changed(job: Any, before: Any | None) -> ChangedJob | None:
 
 def _badness(job: Any | None) -> tuple[bool, bool]:
     """Return whether a job is red, and whether it is hollow."""
-    return job is not None and (job.red > 0 or job.verdict in LOST), bool(job and job.hollow)
+    return job is not None and (job.red > 0 or job.verdict in RED), bool(job and job.hollow)

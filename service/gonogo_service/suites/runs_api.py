@@ -14,6 +14,7 @@ from gonogo_service.jobs.api.schemas import JobLinks
 from gonogo_service.jobs.api.schemas import links as job_links
 from gonogo_service.kit import idempotency, rows
 from gonogo_service.kit.database.states import RunState
+from gonogo_service.kit.problems import BadField
 from gonogo_service.kit.resource import Act, Resource
 from gonogo_service.people import bounds, idempotency_keys
 from gonogo_service.people.context import Ctx, Submitter
@@ -140,6 +141,9 @@ def resubmit(
 
     def make(session: Session) -> RunAccepted:
         old, seconds = RUNS.require(session, who, run_id), context.settings.chunk_seconds
+        if not old.job_count:
+            reason = "has no job that could run again: all were deleted"
+            raise BadField("run", run_id, reason, limit="a run with jobs")
         run = runs.resubmit(session, old, owner=who.name, chunk_seconds=seconds)
         detail = {"suite": run.name, "builds": run.builds, "jobs": run.job_count}
         again = {**detail, "resubmit_of": run_id}

@@ -84,15 +84,20 @@ def test_submissions_are_in_the_audit_once(api: Api) -> None:
         )
         assert answer.status_code == 202
     run = api.client.post("/api/v1/runs", json={"suite": SUITE}).json()["id"]
+    for _ in range(2):
+        again = api.client.post(
+            f"/api/v1/runs/{run}:resubmit", headers={"Idempotency-Key": "again"}
+        ).json()["id"]
     refused = api.client.post("/api/v1/jobs", json={**JOB, "build": "no-such-build"})
     assert refused.status_code == 422
     entries = api.get("/audit")["items"]
     assert [(entry["action"], entry["subject"]) for entry in entries] == [
+        ("run.submitted", again),
         ("run.submitted", run),
         ("job.submitted", answer.json()["id"]),
         ("job.submitted", job),
     ]
-    assert entries[1]["detail"]["resubmit_of"] == job
+    assert [entries[place]["detail"]["resubmit_of"] for place in (0, 2)] == [run, job]
 
 
 def test_the_export_has_every_entry_oldest_first(

@@ -283,11 +283,15 @@ def test_a_limited_token_reaches_what_belongs_to_its_limits_and_nothing_else(clo
         post(f"/jobs/{foreign}:cancel", by_repository),
         post(f"/jobs/{foreign}:resubmit", by_suite),
         post(f"/runs/{foreign_run}:cancel", by_suite),
+        post(f"/runs/{foreign_run}:resubmit", by_suite),
+        post(f"/runs/{run}:resubmit", by_repository),
+        post(f"/runs/{run}:resubmit", closed.token("read", name="reader")),
     ]
     assert [code for code, _ in refused] == [403] * len(refused)
     (member,) = closed.client.get(f"/api/v1/runs/{run}", headers=submit).json()["tests"][:1]
     assert post(f"/jobs/{job}:resubmit", by_repository)[0] == 202
     assert post(f"/jobs/{member['id']}:resubmit", by_suite)[0] == 403
+    assert [post(f"/runs/{run}:resubmit", by_suite)[0] for _ in range(2)] == [202, 202]
     for path, headers, code in (
         (f"/jobs/{job}", by_repository, 200),
         (f"/jobs/{job}/results", by_repository, 200),

@@ -198,6 +198,34 @@ def test_a_cancelled_run_is_never_green(api: Api) -> None:
     assert messages(api) == [{"run": run_id, "version": version}]
 
 
+def test_a_run_runs_again_with_the_jobs_that_are_left(api: Api) -> None:
+    asked = {"builds": ["correct", "tt-train-2025"], "labels": {"night": "1"}}
+    old = submit(api, **asked)
+    path, key = f"/api/v1/runs/{old}:resubmit", {"Idempotency-Key": "again"}
+    first, second = (api.client.post(path, headers=key) for _ in range(2))
+    assert (first.status_code, first.json()) == (202, second.json())
+    assert second.headers["idempotent-replayed"] == "true"
+    before, again = (api.get(f"/runs/{one}") for one in (old, first.json()["id"]))
+    assert len(api.get("/runs")["items"]) == 2
+    same = ("suite", "labels", "builds", "commit", "seeds")
+    assert pick(again, *same) == pick(before, *same)
+    names = ("name", "build", "test_key", "total")
+    assert [pick(one, *names) for one in again["tests"]] == [
+        pick(one, *names) for one in before["tests"]
+    ]
+    with api.context.session() as session:
+        for test in before["tests"]:
+            finish(session, test["id"])
+        conclude(session)
+    for number, test in enumerate(before["tests"], 1):
+        assert api.client.delete(f"/api/v1/jobs/{test['id']}").status_code == 200
+        if number == 1:
+            left = api.client.post(path).json()
+            assert left["jobs"] == len(before["tests"]) - 1
+    assert refusal(api.client.post(path)) == (422, "run")
+    assert refusal(api.client.post("/api/v1/runs/nobody-has-this:resubmit")) == (404, "run")
+
+
 def test_pages_and_their_twins_show_runs(shared: Api) -> None:
     run_id = submit(shared, suite=changed(name="paged"), labels={"night": "<b>"})
     with shared.context.session() as session:

@@ -212,8 +212,7 @@ def test_nothing_about_the_kernel_ends_undecided_with_the_largest_number(flow: F
         "all 5 seeds ran without a decision",
     )
     assert (stop.seeds_saved, stop.device_ms_saved) == (0, 0)
-    again = jobs.resubmit(flow.session, job.id, owner="me")
-    assert again is not None
+    again = jobs.create(flow.session, jobs.again(flow.session, job, owner="me"))
     assert (again.total, again.sequential) == (
         5,
         SeedProgress(start=0, max=5, stop_on_finding=True),

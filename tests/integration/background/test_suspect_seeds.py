@@ -82,8 +82,7 @@ def test_a_suspect_seed_adds_eight_twice_and_stays_suspect_alone(flow: Flow) -> 
     assert changes == [("running", "8 seeds added: seed 3 is suspect")] * 2
     assert [one["total"] for one in data if "total" in one] == [4, 12, 12, 12, 20, 20, 20]
     assert flags_of(flow, job) == ()
-    again = jobs.resubmit(flow.session, job.id, owner="me")
-    assert again is not None
+    again = jobs.create(flow.session, jobs.again(flow.session, job, owner="me"))
     assert again.total == 4
 
 

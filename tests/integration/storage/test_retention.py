@@ -13,6 +13,8 @@ import audit_log
 import stored_jobs
 from gonogo.errors import FieldError
 from gonogo.spec.test_spec import TestSpec
+from gonogo_service.bisections import store as bisections
+from gonogo_service.bisections.model import BisectionRow
 from gonogo_service.compare import sides
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.jobs import artifacts, job_removal
@@ -22,6 +24,7 @@ from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.engine import make_engine, reading, session
 from gonogo_service.kit.database.ids import new_id
+from gonogo_service.kit.database.states import BisectionState
 from gonogo_service.operate import retention
 from gonogo_service.operate.retention import Policy, Tier
 from gonogo_service.results import tallies
@@ -134,6 +137,21 @@ def test_what_something_open_needs_stays_and_so_do_labels_builds_and_the_newest(
         running = stored_jobs.submit(current, build="correct").id
         stored_jobs.report(current, running, [stored_jobs.row(0, wrong=False)])
     assert retention.estimate(engine, ALL, now=utcnow() + LATER).tiers[Tier.seeds].jobs == 0
+
+
+def test_a_bisections_run_is_no_newer_result_of_its_test(engine: Engine) -> None:
+    newest, probe = night(engine, wrong=False), night(engine, wrong=False)
+    with session(engine) as current:
+        job = current.get_one(JobRow, probe)
+        search = {"signal": "numbers", "expect": "either", "several": False, "owner": "me"}
+        search |= {"test_key": job.test_key, "queue": job.queue, "builds": [job.build] * 2}
+        search |= {"request": {}, "seed_start": 0, "max_runs": 9, "created_at": utcnow()}
+        bisection = BisectionRow(id=new_id(), state=BisectionState.finished, **search)
+        current.add(bisection)
+        current.flush()
+        bisections.add_probe(current, bisection, place=1, seed=0, job=probe)
+    assert prune(engine).tiers[Tier.seeds].jobs == 1
+    assert (rows_of(engine, newest) > 0, rows_of(engine, probe)) == (True, 0)
 
 
 def test_a_pass_that_is_killed_is_finished_by_the_next_one(

@@ -88,8 +88,7 @@ def test_a_job_of_a_million_seeds_is_one_row_until_its_chunks_are_sent(flow: Flo
     flow.cancel(job)
     assert chunks.waiting(current) == {}
     assert (job.state, job.chunks.open) == ("cancelled", 0)
-    again = jobs.resubmit(current, job.id, owner="bob")
-    assert again is not None
+    again = jobs.create(current, jobs.again(current, job, owner="bob"))
     assert (again.total, again.seeds) == (10**6, {"start": 0, "count": 10**6})
 
 

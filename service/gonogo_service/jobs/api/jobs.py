@@ -177,13 +177,12 @@ def resubmit(
     """Submit a new job with the same request, owned by the caller."""
 
     def make(session: Session) -> JobAccepted:
-        if require_job(session, job_id).kind is not JobKind.seeds:
+        old, chunk_s = require_job(session, job_id), context.settings.chunk_seconds
+        if old.kind is not JobKind.seeds:
             reason = "was imported, and can't run again here"
             raise BadField("job", job_id, reason, limit="a job that ran here")
-        job = stored.resubmit(
-            session, job_id, owner=who.name, chunk_seconds=context.settings.chunk_seconds
-        )
-        job = require(job, "job", job_id)
+        new = stored.again(session, old, owner=who.name, chunk_seconds=chunk_s)
+        job = stored.create(session, new)
         _audit_submission(session, who, job, resubmit_of=job_id)
         return _accepted(job, submission.why_it_waits(session, job.queue, context.settings))
 
