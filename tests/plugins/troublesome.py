@@ -203,6 +203,10 @@ class Troublesome:
     def raises(self, outputs: dict, inputs: dict) -> dict:
         raise RuntimeError("the kernel did not like it")
 
+    def raises_odd_text(self, outputs: dict, inputs: dict) -> dict:
+        """Raise with characters that no database takes, in a message without end."""
+        raise RuntimeError("half a letter: \ud800, and none: \0" + "x" * 10_000)
+
     def wrong_shape(self, outputs: dict, inputs: dict) -> dict:
         first = next(iter(outputs))
         return {**outputs, first: outputs[first][..., :1]}

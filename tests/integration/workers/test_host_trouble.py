@@ -140,6 +140,15 @@ def test_a_full_disk_is_our_trouble_and_not_the_kernels(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_host_without_room_for_a_child_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    HostPool().prepare(SPEC)
+    with pytest.raises(HostUnavailable, match=f"executor {SPEC.name}: can't start .*No such file"):
+        KernelHost(SPEC)
+
+
 @pytest.mark.parametrize("shape", [[2, 3, 40], [1, 300, 1000]])
 def test_what_a_kernel_does_to_its_inputs_stays_in_its_run(start: Start, shape: list[int]) -> None:
     test = TestSpec.parse({"kernel": "layernorm_bw", "shape": shape})

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from checkout import PYTHONPATH, ROOT
+from gonogo.reports.forms import MAX_LONG_TEXT, is_text
 from gonogo.spec.verdicts import JUDGE
 from gonogo_workers import queue
 from host_service import CLAIM, TOKEN
@@ -80,6 +81,7 @@ LITTER = "while True: time.sleep(1)"
         ("pipe-holder", "crash", True, "status 3"),
         ("simulator", "crash", True, "SIGKILL"),
         ("raises", "error", False, "RuntimeError: the kernel did not like it"),
+        ("raises-odd-text", "error", False, "RuntimeError: half a letter: ?, and none: \ufffd"),
         ("hungry", "error", False, "MemoryError"),
         ("wrong-shape", "error", False, "dx is float32 [1, 1, 32, 1]; expected float32 [1, 1, 32,"),
         ("wrong-dtype", "error", False, "dx is float64"),
@@ -107,6 +109,8 @@ def test_a_bad_kernel_costs_only_the_seeds_it_is_bad_on(
     if message:
         assert (bad["outputs"], bad["explanation"]) == ({}, "not_judged")
         assert message in bad["message"]
+    for content in answer.contents("log"):  # else the service refuses the whole batch
+        assert is_text(content["text"], MAX_LONG_TEXT)
     if build in ("crash", "pipe-holder"):
         assert "about to " in answer.contents("log")[0]["text"]
     until(lambda: len(place.children(place.workers[0])) <= 2, what="the end of all but the spare")

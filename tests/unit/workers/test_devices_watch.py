@@ -72,6 +72,7 @@ def test_the_last_look_counts_and_the_majority_of_cores_decides() -> None:
         ("nonsense\n\0\n", "shows no core"),
         (SLEEPING, "no kernel"),
         (IDLE, "shows no core"),
+        ("Core (x=1,y=1): ," + " " * 200_000 + "x", "shows no core"),  # of a hostile kernel
     ],
 )
 def test_a_log_that_shows_nothing_says_so(text: str, words: str) -> None:

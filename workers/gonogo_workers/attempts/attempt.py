@@ -68,6 +68,12 @@ def finish(
     sender.post("POST", f"/attempts/{attempt}:finish", body)
 
 
+def _ours(problem: Exception) -> str:
+    """Return what ended an attempt besides its kernel, its device and its child: host or worker."""
+    whose = "this host" if isinstance(problem, OSError | MemoryError) else "bug in the worker"
+    return f"{whose}: {in_words(problem)}"
+
+
 class Attempt:
     """One run of a chunk. `run` belongs to one thread; `stop` may come from any."""
 
@@ -136,15 +142,15 @@ class Attempt:
             self._log_tail = getattr(problem, "log_tail", "") or self._log_tail
             log.error("attempt %s: %s", attempt, problem)
         except Exception as problem:
-            outcome, error = EndOfAttempt.error, f"bug in the worker: {in_words(problem)}"
-            log.exception("attempt %s: a bug in the worker", attempt)
+            outcome, error = EndOfAttempt.error, _ours(problem)
+            log.exception("attempt %s: %s", attempt, error)
         alarm.cancel()
         try:
             with contextlib.suppress(Exception):
                 self._pipeline.drain(LAST_JUDGEMENTS_S)
             self._batches.flush()
         except Exception as problem:  # "finished" must be sent: the rest is then run again
-            outcome, error = EndOfAttempt.error, f"bug in the worker: {in_words(problem)}"
+            outcome, error = EndOfAttempt.error, _ours(problem)
             log.exception("attempt %s: its last results can't be sent", attempt)
         finish(
             context.sender,

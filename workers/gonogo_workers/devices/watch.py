@@ -40,6 +40,9 @@ BACK_WAIT = frozenset({"CRBW", "RBW", "PRBW"})
 """Waits for room in a circular buffer: the kernel behind it doesn't consume the tiles."""
 BEFORE = {COMPUTE: READER, WRITER: COMPUTE}
 BEHIND = {READER: COMPUTE, COMPUTE: WRITER}
+MAX_LINE = 2000
+"""Characters of a line that are read: a kernel may write to the log, too, and a long line takes the
+square of its length."""
 
 _CORE = re.compile(
     r"^(?:Device\s+(?P<device>\d+)\s+)?(?:(?P<kind>\w+)\s+)?[Cc]ore\s*\(x=\s*(?P<x>\d+),\s*y=\s*(?P<y>\d+)\)[^:]*:"
@@ -88,8 +91,9 @@ def read(text: str) -> Stuck:
 
     `words` says so when the log is empty or shows no running kernel.
     """
-    cores, names = _last_dump(text.splitlines())
-    trouble = tuple(line.strip()[:500] for line in text.splitlines() if _TROUBLE.search(line))[-8:]
+    lines = [line[:MAX_LINE] for line in text.splitlines()]
+    cores, names = _last_dump(lines)
+    trouble = tuple(line.strip()[:500] for line in lines if _TROUBLE.search(line))[-8:]
     running = [core for core in cores if any(core.running.values())]
     waypoints = tuple({"core": [core.x, core.y], **core.waypoints} for core in running)
     if not running:

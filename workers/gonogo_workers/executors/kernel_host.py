@@ -26,6 +26,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from gonogo.kernels import registry as kernels
+from gonogo.reports.texts import MAX_MESSAGE_CHARS, clean
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors.base import (
     ExecutorFailure,
@@ -50,6 +51,7 @@ LOAD_DEADLINE_S = 120.0
 """Importing torch or opening a device driver from a cold disk is slow."""
 CLOSE_DEADLINE_S = 5.0
 MAX_MESSAGE_BYTES = 1 << 20
+MAX_TRACE_CHARS = 8000
 HOST_RUN_VARIABLE = "GONOGO_HOST_RUN"
 """The child's variable by which we find descendants that left its process group."""
 FOLDER_PREFIX = "gonogo-host-"
@@ -66,7 +68,7 @@ class KernelHost:
     def __init__(self, spec: ExecutorSpec, environment: Mapping[str, str] | None = None) -> None:
         """Start the child and send it `load`, without waiting.
 
-        Raises HostUnavailable when the interpreter can't be started.
+        Raises HostUnavailable when that fails, such as on a full disk.
         """
         self.spec = spec
         self.host_run = uuid.uuid4().hex
@@ -79,25 +81,46 @@ class KernelHost:
         """The test that `run` ran last, and its files."""
         self._slots = 0
         self._user = child_user()
-        self.folder = Path(
-            tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-{start_time(os.getpid())}-")
-        )
+        try:
+            with contextlib.ExitStack() as undo:
+                self._start(environment or {}, undo)
+                undo.pop_all()
+        except OSError as problem:
+            words = f"executor {spec.name}: can't start {spec.interpreter}: {problem.strerror}"
+            raise HostUnavailable(words) from problem
+        _limit_memory(self.pid, spec.memory_bytes)
+        self.log.start()
+        self._loaded = False
+        try:
+            names = {"module": spec.module, "factory": spec.factory, "paths": list(spec.paths)}
+            self._send({"op": "load", **names})
+        except KernelCrash as problem:  # it has already ended: no Python, or a broken one
+            self.kill()
+            raise HostUnavailable(f"executor {spec.name}: {problem}", self.log.tail()) from problem
+
+    def _start(self, environment: Mapping[str, str], undo: contextlib.ExitStack) -> None:
+        """Start the child. Raises OSError; `undo` then leaves nothing behind."""
+        prefix = f"{FOLDER_PREFIX}{os.getpid()}-{start_time(os.getpid())}-"
+        self.folder = Path(tempfile.mkdtemp(prefix=prefix))
+        undo.callback(delete_folder, self.folder, self._user)
         if self._user is not None:
             self._user.share(self.folder)
+        script = shutil.copyfile(Path(__file__).with_name("host.py"), self.folder / "host.py")
+        os.chmod(script, 0o444)
         self._socket, child_socket = _blocking_pair()
         self._lifeline, child_lifeline = _blocking_pair()
         self.log = ChildLog()
-        script = shutil.copyfile(Path(__file__).with_name("host.py"), self.folder / "host.py")
-        os.chmod(script, 0o444)
+        for close in (self._socket.close, self._lifeline.close, self.log.close):
+            undo.callback(close)
         identity = {} if self._user is None else self._user.variables
-        env = child_environment(identity | dict(environment or {}))
+        env = child_environment(identity | dict(environment))
         env[HOST_RUN_VARIABLE] = self.host_run
-        handed = (child_socket.fileno(), child_lifeline.fileno())
         env[kernels.SETTING] = ",".join(sorted(set(kernels.loaded().values())))
-        try:
+        with child_socket, child_lifeline:
+            handed = (child_socket.fileno(), child_lifeline.fileno())
             self._process = FAMILY.start(
                 lambda: subprocess.Popen(
-                    [spec.interpreter, str(script), *map(str, handed)],
+                    [self.spec.interpreter, str(script), *map(str, handed)],
                     stdin=subprocess.DEVNULL,
                     stdout=self.log.writer,
                     stderr=self.log.writer,
@@ -108,25 +131,7 @@ class KernelHost:
                 ),
                 lambda process: process.pid,
             )
-        except OSError as problem:
-            self._ended = True
-            self.log.close()
-            self._release()
-            words = f"executor {spec.name}: can't start {spec.interpreter}: {problem.strerror}"
-            raise HostUnavailable(words) from problem
-        finally:
-            child_socket.close()
-            child_lifeline.close()
-        _limit_memory(self._process.pid, spec.memory_bytes)
-        self.log.start()
-        self._pidfd = os.pidfd_open(self._process.pid)
-        self._loaded = False
-        try:
-            names = {"module": spec.module, "factory": spec.factory, "paths": list(spec.paths)}
-            self._send({"op": "load", **names})
-        except KernelCrash as problem:  # it has already ended: no Python, or a broken one
-            self.kill()
-            raise HostUnavailable(f"executor {spec.name}: {problem}", self.log.tail()) from problem
+        self._pidfd = os.pidfd_open(self.pid)
 
     @property
     def pid(self) -> int:
@@ -228,7 +233,7 @@ class KernelHost:
         """
         answer = self._answer(deadline)
         if "problem" in answer:
-            raise KernelError(str(answer["problem"]), self.log.tail())
+            raise KernelError(clean(answer["problem"], MAX_MESSAGE_CHARS), self.log.tail())
         return answer
 
     def stop(self) -> None:
@@ -326,8 +331,9 @@ class KernelHost:
         except (ValueError, KeyError, RecursionError) as problem:
             raise KernelCrash(GARBAGE, self.log.tail()) from problem
         if not answer["ok"]:
-            logs = (self.log.tail(), str(answer.get("trace", "")))
-            raise KernelError(str(answer.get("error")), "\n".join(filter(None, logs)))
+            logs = (self.log.tail(), clean(answer.get("trace", ""), MAX_TRACE_CHARS))
+            error = clean(answer.get("error"), MAX_MESSAGE_CHARS)
+            raise KernelError(error, "\n".join(filter(None, logs)))
         return answer
 
     def _gone(self) -> ExecutorFailure:

@@ -68,10 +68,9 @@ class HostPool:
                 return
             with contextlib.suppress(HostUnavailable):
                 self._spares[key] = KernelHost(spec, environment)
-            oldest = next(iter(self._spares))
-            idle = self._spares.pop(oldest) if len(self._spares) > MAX_SPARES else None
-        if idle is not None:
-            idle.kill()
+            idle = [self._spares.pop(oldest) for oldest in list(self._spares)[:-MAX_SPARES]]
+        for host in idle:
+            host.kill()
 
     def close(self) -> None:
         """End all spares and start no more."""
