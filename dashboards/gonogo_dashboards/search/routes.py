@@ -16,6 +16,7 @@ def add(site: Site) -> None:
     """Add the page."""
 
     def read(session: Session, request: Request, now: datetime) -> search_page.SearchView:
-        return search_page.read(session, request.query_params.get("q", ""), site.navigation())
+        text = request.query_params.get("q", "")
+        return search_page.read(session, text, site.navigation(), now)
 
     site.add(urls.SEARCH, "search/search.html", read, "Which page has this text?", noun="search")

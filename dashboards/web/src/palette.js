@@ -1,5 +1,7 @@
 // The search of Ctrl-K: one list over pages, tests, builds, commits, suites and ids. Without this script its button leads to the search page.
 
+import { words } from './words.js';
+
 const PAUSE_MS = 120;
 const HINT = '↑ ↓ choose, Enter opens, Escape closes.';
 
@@ -24,11 +26,11 @@ export function palette() {
     const chosen = list.contains(document.activeElement) ? document.activeElement.href : null;
     answered = text;
     list.replaceChildren(
-      ...items.map(({ kind, label, details, url }) => {
+      ...items.map(({ kind, label, result, details, url }) => {
         const item = document.createElement('li');
         const link = item.appendChild(document.createElement('a'));
         link.href = url;
-        for (const [text, soft] of [[kind, true], [label, false], [details, true]]) {
+        for (const [text, soft] of [[kind, true], [label, false], [words(result, details), true]]) {
           const part = link.appendChild(document.createElement('span'));
           const isolated = part.appendChild(document.createElement('bdi')); // a name must not turn its neighbors
           isolated.textContent = text;

@@ -11,9 +11,10 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import null, select
 from sqlalchemy.orm import Session
 
+from gonogo.spec.verdicts import Verdict
 from gonogo_service.bisections.model import BisectionRow
 from gonogo_service.builds.model import BuildRow
 from gonogo_service.flags.model import FlagRow
@@ -23,6 +24,7 @@ from gonogo_service.suites.model import RunJobRow, RunRow
 from gonogo_service.tests import matrices, test_list
 from gonogo_service.tests.matrices import BuildRecord
 from gonogo_service.tests.model import TestSpecRow
+from gonogo_service.tests.standings import Standings
 from gonogo_service.tests.test_list import TestFilter
 
 MAX_BUILDS = 1000
@@ -51,11 +53,15 @@ class Hit(NamedTuple):
     """Its id, its test's key, or its name."""
     label: str
     details: str = ""
+    verdict: Verdict | None = None
+    """That of a job or a run."""
 
 
-def tests(session: Session, text: str, limit: int) -> tuple[TestSpecRow, ...]:
-    """Return the tests that have the text; none for an empty one."""
-    return test_list.heads(session, TestFilter(search=text), limit) if text.strip() else ()
+def tests(session: Session, text: str, standings: Standings, limit: int) -> tuple[TestSpecRow, ...]:
+    """Return the tests that have the text, those that need attention first; none for ""."""
+    if not text.strip():
+        return ()
+    return test_list.of_attention(session, TestFilter(search=text, standings=standings), limit)
 
 
 def others(session: Session, text: str, limit: int) -> list[Hit]:
@@ -93,14 +99,15 @@ def _by_commit(session: Session, text: str, main: str | None) -> Iterator[Hit]:
     if not re.fullmatch(f"[0-9a-f]{{{MIN_ID_DIGITS},{_SHA_DIGITS}}}", text):
         return
     commit = JobRow.commit["sha"].as_string()
-    query = select(JobRow.id, JobRow.build, JobRow.branch, commit).order_by(JobRow.id.desc())
+    query = select(JobRow.id, JobRow.build, JobRow.branch, JobRow.verdict, commit)
     shown = set()
-    for job, build, branch, sha in session.execute(query.limit(MAX_JOBS)):
+    jobs = session.execute(query.order_by(JobRow.id.desc()).limit(MAX_JOBS))
+    for job, build, branch, verdict, sha in jobs:
         if sha and sha.lower().startswith(text):
             if build not in shown:
                 shown.add(build)
                 yield from _beside(build, branch, main, sha)
-            yield Hit("job", job, job, f"commit {sha[:12]} · {build}")
+            yield Hit("job", job, job, f"commit {sha[:12]} · {build}", verdict)
 
 
 def _beside(build: str, branch: str, main: str | None, commit: str) -> Iterator[Hit]:
@@ -137,9 +144,10 @@ def _by_id(session: Session, text: str) -> Iterator[Hit]:
         return
     low, high = (_id(digits.ljust(_ID_DIGITS, digit)) for digit in "0f")
     for kind, table in _IDS.items():
-        query = select(table.id).where(table.id.between(low, high)).order_by(table.id)
-        for identity in session.scalars(query.limit(MAX_JOBS)):
-            yield Hit(kind, identity, identity)
+        verdict = table.verdict if kind in ("job", "run") else null()
+        query = select(table.id, verdict).where(table.id.between(low, high)).order_by(table.id)
+        for identity, result in session.execute(query.limit(MAX_JOBS)):
+            yield Hit(kind, identity, identity, verdict=result)
 
 
 def _id(digits: str) -> str:

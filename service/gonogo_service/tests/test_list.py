@@ -127,10 +127,10 @@ def ordered(
     return Page.cut(session.scalars(query).all(), limit, lambda one: one.key)
 
 
-def heads(session: Session, filters: TestFilter, limit: int) -> tuple[TestSpecRow, ...]:
-    """Return the newest tests that match, without their results."""
-    newest = TestSpecRow.created_at, TestSpecRow.key
-    return ordered(session, newest, matching(filters), limit, None).items
+def of_attention(session: Session, filters: TestFilter, limit: int) -> tuple[TestSpecRow, ...]:
+    """Return the tests that match, those that need attention first, without their results."""
+    order = attention(session, filters.standings), TestSpecRow.created_at, TestSpecRow.key
+    return ordered(session, order, matching(filters), limit, None).items
 
 
 def worst(

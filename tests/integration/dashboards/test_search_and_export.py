@@ -62,6 +62,36 @@ def test_a_line_leads_to_the_tests_that_the_search_leaves_out(api: Api) -> None:
     assert len(answer["items"]) == LIMIT + 1
 
 
+def test_tests_have_their_verdict_and_those_that_need_attention_come_first(api: Api) -> None:
+    cases = {"right": {}, "hollow": {"wrong": True}, "newest": {}, "both": {"wrong": True}}
+    with api.context.session() as session:
+        keys = {
+            nightly_history.night(
+                session,
+                "b1",
+                1,
+                range(3),
+                test={**stored_jobs.NIGHTLY, "epsilon": 1e-5 * (1 + place)},
+                red=range(1) if name == "both" else (),
+                **how,
+            ).test_key: name
+            for place, (name, how) in enumerate(cases.items())
+        }
+    lines = api.client.get("/search.json?q=layernorm").json()["items"]
+    assert [
+        (keys[item["url"].split("/")[-1].split("?")[0]], item["verdict"], item["result"])
+        for item in lines
+    ] == [
+        ("both", "fail", "Fail and hollow"),
+        ("hollow", "pass_by_tolerance", "Hollow pass"),
+        ("newest", "pass", "Pass"),
+        ("right", "pass", "Pass"),
+    ]
+    assert all("branch=main" in item["url"] for item in lines)
+    page = api.client.get("/search?q=layernorm").text
+    assert page.count("Fail and hollow") == 1
+
+
 def test_a_test_is_found_by_the_name_that_a_suite_gives_it(api: Api) -> None:
     with api.context.session() as session:
         entry = stored_jobs.new(build="correct", seeds=1)

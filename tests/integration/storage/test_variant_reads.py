@@ -161,8 +161,8 @@ def test_tests_are_found_by_their_words_and_the_worst_come_first(current: Sessio
         assert search(**only) == tests, only
     worst = test_list.worst(current, standing, "main", 1)
     assert [names[test.key] for test in worst] == ["hollow"]
-    assert [names[test.key] for test in search_reads.tests(current, "32x64", 5)] == ["small"]
-    assert search_reads.tests(current, " ", 5) == ()
+    assert [names[test.key] for test in search_reads.tests(current, "32x64", {}, 5)] == ["small"]
+    assert search_reads.tests(current, " ", {}, 5) == ()
     of_build, of_job = [("build", "b1")], [("job", job.id)]
     for text, places in (("32x64", []), ("B1", of_build), (job.id[:20], of_job), (" ", [])):
         hits = search_reads.others(current, text, 5)
