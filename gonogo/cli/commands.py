@@ -102,7 +102,7 @@ _BY_PANEL = {
             "Store suites of tests, look at them, and run them.",
         ),
         "runs": ("gonogo_service.cli.nouns.runs:app", "Look at runs of suites, and cancel them."),
-        "jobs": ("gonogo_service.cli.nouns.jobs:JOBS", "Look at jobs, cancel and delete them."),
+        "jobs": ("gonogo_service.jobs.noun:JOBS", "Look at jobs, cancel and delete them."),
         "gauges": (
             "gonogo_service.gauges.noun:GAUGES",
             "Look at the gauges of tests on the server.",

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from gonogo_service.builds import store as builds
-from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.api.jobs import JOBS
 
 
 def test_a_job_is_checked_while_one_types_and_then_submitted(server, page: Page, watch) -> None:
@@ -61,7 +61,7 @@ def test_a_job_is_checked_while_one_types_and_then_submitted(server, page: Page,
     page.get_by_label("first seed").press("Enter")
     expect(page.locator("#state")).to_contain_text("Queued")
     with server.reading() as session:
-        (job,) = jobs.list_(session, limit=5).items
+        (job,) = JOBS.page(session, limit=5).items
         assert page.url == f"{server.url}/jobs/{job.id}"
         assert job.test["shape"] == [64, 96]
         assert job.labels == {"suite": "<b>nightly</b>", "team": "kernels"}
@@ -87,7 +87,7 @@ def test_a_test_by_pcc_alone_is_typed_checked_shared_and_submitted(
     page.get_by_role("button", name="submit").click()
     expect(page.locator("#state")).to_contain_text("Queued")
     with server.reading() as session:
-        (job,) = jobs.list_(session, limit=5).items
+        (job,) = JOBS.page(session, limit=5).items
         assert job.test["tolerance"] == {"pcc": 0.9995}
     page.get_by_role("link", name="Edit and submit").click()
     expect(pcc).to_have_value("0.9995")
@@ -105,7 +105,7 @@ def test_only_who_may_submits(guarded, page: Page, login, watch, scope: str) -> 
         return
     expect(page.locator("#said")).to_contain_text("needs the scope 'submit'")
     with guarded.reading() as session:
-        assert not jobs.list_(session, limit=5).items
+        assert not JOBS.page(session, limit=5).items
     # a page of another site has no CSRF token to send with the login's cookie
     cookies = {cookie["name"]: cookie["value"] for cookie in page.context.cookies()}
     answer = httpx.post(f"{guarded.url}/api/v1/jobs", json={}, cookies=cookies)

@@ -35,7 +35,7 @@ from gonogo_service.flags.api import FLAGS
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.hosts import refused_requests
 from gonogo_service.hosts.model import HostRow
-from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.api.jobs import JOBS
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
@@ -155,7 +155,7 @@ def _history(house: House, session: Session) -> None:
 
 
 def _all(session: Session) -> list[JobRow]:
-    return jobs.list_(session, limit=200).items
+    return JOBS.page(session, limit=200).items
 
 
 def _machines(house: House, session: Session) -> None:

@@ -12,7 +12,7 @@ from gonogo import urls
 from gonogo_dashboards.kit import commands, ranges
 from gonogo_dashboards.kit.list_rows import job_line
 from gonogo_dashboards.kit.list_view import ListView
-from gonogo_service.jobs import store
+from gonogo_service.jobs.api.jobs import JOBS
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.results import tallies
 from gonogo_service.tests import entry_names, test_specs
@@ -39,7 +39,7 @@ def jobs(
     """
     given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
     period = ranges.of(filters, now, lambda value: urls.jobs({**given, ranges.PARAMETER: value}))
-    page = store.list_(session, limit=limit, cursor=cursor or None, since=period.since, **given)
+    page = JOBS.page(session, limit=limit, cursor=cursor or None, since=period.since, **given)
     if period.value != "all":
         given[ranges.PARAMETER] = period.value
     entries = entry_names.latest(session, {job.test_key for job in page.items})

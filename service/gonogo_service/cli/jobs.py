@@ -13,7 +13,7 @@ from gonogo.cli.kit.body_options import JSON
 from gonogo.cli.kit.client import ENDED, Client
 from gonogo.cli.kit.fail_on import FAIL_ON, FailOn
 from gonogo.reports import red_hollow
-from gonogo_service.cli.nouns.jobs import JOBS
+from gonogo_service.jobs.noun import JOBS
 from gonogo_workers.cli import references, selections
 
 WITHOUT_NUMBERS = {"error", "crash", "hang"}

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Select, select
-from sqlalchemy.orm import Session, contains_eager, defer, undefer
+from sqlalchemy.orm import Session, defer, joinedload, undefer
 
 from gonogo_service.jobs import chunks, closing, events, sequential, work
 from gonogo_service.jobs.events import StateChange
@@ -15,23 +15,18 @@ from gonogo_service.jobs.model import ChunkRangeRow, JobLabelRow, JobRow
 from gonogo_service.jobs.new_job import NewJob
 from gonogo_service.jobs.values import JobCommit, SeedProgress
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.kit.database.ids import floor, is_id, new_id
-from gonogo_service.kit.database.paging import Page, newest_first
+from gonogo_service.kit.database.ids import is_id, new_id
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.database.states import LISTED_KINDS, JobState
 from gonogo_service.tests import test_specs
-from gonogo_service.tests.model import TestSpecRow
 
-FILTERS = {
-    "state": JobRow.state,
-    "test": JobRow.test_key,
-    "workload": JobRow.workload_key,
-    "build": JobRow.build,
-    "kernel": JobRow.kernel,
-    "owner": JobRow.owner,
-    "verdict": JobRow.verdict,
-    "kind": JobRow.kind,
-}
+WITHOUT_DETAILS = (
+    joinedload(JobRow.spec),
+    undefer(JobRow.diagnosis_words),
+    defer(JobRow.diagnosis),
+    defer(JobRow.suspects),
+)
+"""Leaves out what only the page of one job shows: a diagnosis is up to 20 KB."""
 
 
 def create(session: Session, new: NewJob, *, now: datetime | None = None) -> JobRow:
@@ -111,7 +106,9 @@ def add_row(session: Session, new: NewJob, *, now: datetime, **columns: Any) -> 
 
 def get(session: Session, job_id: str) -> JobRow | None:
     """Return the job, or None when no job has that id."""
-    return session.scalar(_query().where(JobRow.id == job_id)) if is_id(job_id) else None
+    shown = joinedload(JobRow.spec), undefer(JobRow.diagnosis_words)
+    query = select(JobRow).options(*shown).where(JobRow.id == job_id)
+    return session.scalar(query.where(JobRow.kind.in_(LISTED_KINDS))) if is_id(job_id) else None
 
 
 def many(session: Session, job_ids: Collection[str]) -> dict[str, JobRow]:
@@ -120,18 +117,9 @@ def many(session: Session, job_ids: Collection[str]) -> dict[str, JobRow]:
     return {job.id: job for job in session.scalars(query)} if job_ids else {}
 
 
-def _query() -> Select[JobRow]:
-    query = select(JobRow).join(TestSpecRow, JobRow.test_key == TestSpecRow.key)
-    query = query.options(contains_eager(JobRow.spec), undefer(JobRow.diagnosis_words))
-    return query.where(JobRow.kind.in_(LISTED_KINDS))
-
-
 def in_lists() -> Select[JobRow]:
-    """Return the query of jobs without what only the page of one shows.
-
-    A diagnosis is up to 20 KB.
-    """
-    return _query().options(defer(JobRow.diagnosis), defer(JobRow.suspects))
+    """Return the query of jobs without what only the page of one shows."""
+    return select(JobRow).options(*WITHOUT_DETAILS).where(JobRow.kind.in_(LISTED_KINDS))
 
 
 def diagnosis_words(session: Session, job_ids: Sequence[str]) -> str:
@@ -139,34 +127,6 @@ def diagnosis_words(session: Session, job_ids: Sequence[str]) -> str:
     text = JobRow.diagnosis["words"].as_string()
     query = select(text).where(JobRow.id.in_(list(job_ids)), text.is_not(None))
     return session.scalar(query.order_by(JobRow.id.desc()).limit(1)) or ""
-
-
-def list_(
-    session: Session,
-    *,
-    limit: int = 50,
-    cursor: str | None = None,
-    since: datetime | None = None,
-    label: str | None = None,
-    **filters: str | None,
-) -> Page[JobRow]:
-    """Return jobs, newest first. Raises BadCursor.
-
-    since: only jobs submitted since then. label: "name" or "name=value". filters: FILTERS.
-    """
-    query = in_lists()
-    if since is not None:
-        query = query.where(JobRow.id >= floor(since))
-    if label is not None:
-        name, equals, value = label.partition("=")
-        labeled = select(JobLabelRow.job_id).where(JobLabelRow.name == name)
-        if equals:
-            labeled = labeled.where(JobLabelRow.value == value)
-        query = query.where(JobRow.id.in_(labeled))
-    columns = {FILTERS[name]: value for name, value in filters.items()}
-    return newest_first(
-        session, query, JobRow.id, lambda job: job, limit=limit, cursor=cursor, filters=columns
-    )
 
 
 def cancel(session: Session, job_id: str, *, now: datetime | None = None) -> JobRow | None:

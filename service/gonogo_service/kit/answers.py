@@ -73,21 +73,11 @@ def make_router(tag: str) -> APIRouter:
     return APIRouter(prefix=API, tags=[tag], dependencies=[Depends(_strictly)], route_class=Route)
 
 
-def extend_page(page: Page[Any], extended: Callable[[Any], T]) -> Page[T]:
-    """Return a page with each item extended."""
-    return Page(tuple(extended(item) for item in page.items), page.next)
-
-
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Return a JSON response."""
     return Response(
         encode(value), status_code=status, media_type="application/json", headers=headers
     )
-
-
-def answer_page(page: Page[T], form: Callable[[T], Any]) -> Response:
-    """Return a page of a list."""
-    return answer({"items": [form(item) for item in page.items], "next": page.next})
 
 
 def require(thing: T | None, noun: str, name: str) -> T:

@@ -38,12 +38,14 @@ class Listing(Generic[R]):
         find: Callable[[str], R | None] = lambda key: None,
         more: Callable[[], Iterable[R]] = tuple,
         options: Sequence[ExecutableOption] = (),
+        only: Sequence[ColumnElement[bool]] = (),
     ) -> None:
         """Make the listing of a table.
 
         where: filter -> its column, or a function from its value to a condition; default: the
         column of that name. find: returns what is not stored, such as a built-in build, by its key;
-        more: returns all of these for lists. options: SQLAlchemy's, of the query of a list.
+        more: returns all of these for lists. options: SQLAlchemy's, of the query of a list. only:
+        conditions of all rows.
         """
         self.noun, self.row = noun, row
         self.find, self._more, self._options = find, more, options
@@ -52,7 +54,7 @@ class Listing(Generic[R]):
         self.by_id = self.key.type is IdType
         hides = hasattr(row, "archived_at") and "archived" not in noun.filters
         columns: Any = row
-        self._in_use: list[ColumnElement[bool]] = [columns.archived_at.is_(None)] if hides else []
+        self._in_use = [*only, *([columns.archived_at.is_(None)] if hides else [])]
 
     def page(
         self, session: Session, *, limit: int = 50, cursor: str | None = None, **filters: Any

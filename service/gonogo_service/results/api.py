@@ -13,7 +13,7 @@ from gonogo.fields import did_you_mean
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.api.jobs import require_job
 from gonogo_service.jobs.model import JobRow
-from gonogo_service.kit.answers import Cursor, Limit, answer_page, make_router, missing
+from gonogo_service.kit.answers import Cursor, Limit, answer, make_router, missing
 from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.records import schema_of
 from gonogo_service.kit.problems import BadField, Problem
@@ -126,7 +126,8 @@ def results(
             page = seeds.page(
                 session, job_id, limit=limit, cursor=cursor, order=by, most_outputs=MAX_OUTPUTS
             )
-            return answer_page(page, lambda row: parts.public_row(job, row))
+            items = [parts.public_row(job, row) for row in page.items]
+            return answer({"items": items, "next": page.next})
     return _stream(Export("job", job_id, parts.parts(context, [(None, job_id)], order)), format)
 
 

@@ -29,7 +29,6 @@ UNAUDITED = {
 ACTIONS = {
     "job.deleted": ["DELETE /jobs/{job_id}"],
     "job.submitted": ["POST /jobs", "POST /jobs/{job_id}:resubmit"],
-    "job.cancelled": ["POST /jobs/{job_id}:cancel"],
     "import.created": ["POST /imports"],
     "flag.changed": ["PATCH /flags/{flag_id}", "POST /flags:change", "POST /flags"],
     "run.submitted": [

@@ -12,7 +12,7 @@ import stored_jobs
 import suite_runs
 from api import Api
 from gonogo import urls
-from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.api.jobs import JOBS
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.operate import retention
 from gonogo_service.operate.retention import Policy, Tier
@@ -71,7 +71,7 @@ def test_every_page_shows_what_is_left(api: Api, monkeypatch: pytest.MonkeyPatch
     with api.context.session() as session:
         compared_builds.history(session)  # kernels and selections
         masked = nightly_history.masked(session)
-        everything = jobs.list_(session, limit=200).items
+        everything = JOBS.page(session, limit=200).items
     _forget(api, monkeypatch)
     kernel = next(job for job in everything if job.kernel != "selection")
     selection = next(job for job in everything if job.kernel == "selection")

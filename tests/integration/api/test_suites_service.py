@@ -20,7 +20,7 @@ from gonogo.cli.app import app
 from gonogo.cli.kit import waiting
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.cli import suites as command
-from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.api.jobs import JOBS
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.outbox.model import OutboxRow
 from gonogo_service.suites import runs
@@ -276,7 +276,7 @@ def test_many_tests_one_command_one_verdict(
         def work(_seconds: float) -> None:
             """End one more job while the command waits."""
             with context.session() as session:
-                queued = jobs.list_(session, state="queued").items
+                queued = JOBS.page(session, state="queued").items
                 if queued:
                     finish(session, queued[-1].id, wrong=queued[-1].build != "correct")
                 else:

@@ -21,7 +21,7 @@ import stored_jobs
 from api import on_port
 from gonogo.cli.app import main
 from gonogo.cli.kit import waiting
-from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.api.jobs import JOBS
 from suite_runs import SUITE, conclude, finish
 
 BASE, HEAD = "a" * 40, "b" * 40
@@ -69,7 +69,7 @@ def pipeline(
         def work(_seconds: float) -> None:
             here.on_wait()
             with context.session() as session:
-                for job in jobs.list_(session, state="queued").items:
+                for job in JOBS.page(session, state="queued").items:
                     if job.build in here.broken:
                         failure = stored_jobs.unwell(0, "error", "no [b]program[/b]")
                         stored_jobs.report(session, job.id, [failure])

@@ -9,6 +9,7 @@ from gonogo.spec.selections import Selection
 from gonogo_service.flags.api import FLAGS
 from gonogo_service.jobs import imports
 from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.api.jobs import JOBS
 from gonogo_service.kit.database import engine as engines
 from gonogo_service.results import selection_tests
 from gonogo_service.tests import test_specs
@@ -43,7 +44,7 @@ def test_red_and_green_of_one_build_are_flaky_and_no_command_is_offered(database
             assert first is not None
             outcomes = selection_tests.census(session, first)
             (build,) = test_specs.builds_of(session, SUITE.key)
-            listed = jobs.list_(session, kind="import", limit=20).items
+            listed = JOBS.page(session, kind="import", limit=20).items
     assert (flag.kind, flag.evidence.get("check")) == ("flaky", None)
     assert outcomes == {("not_judged", "passed"): 1, ("not_judged", "failed"): 1}
     assert (build.jobs, build.seeds, build.counts) == (6, 6, {"not_judged": 6})

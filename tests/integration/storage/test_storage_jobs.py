@@ -14,6 +14,7 @@ from gonogo_service.builds import store as builds
 from gonogo_service.devices import workers
 from gonogo_service.jobs import chunks, queue_estimate, work
 from gonogo_service.jobs import store as jobs
+from gonogo_service.jobs.api.jobs import JOBS
 from gonogo_service.jobs.model import AttemptRow, ChunkRangeRow, ChunkRow, JobRow
 from gonogo_service.jobs.values import JobTarget
 from gonogo_service.jobs.work import Work
@@ -37,7 +38,7 @@ def test_a_new_job_is_stored_with_chunks_event_and_message_in_one_transaction(
     with pytest.raises(ZeroDivisionError), session(module_engine) as current:
         assert jobs.create(current, new_job(10)).total / 0
     with reading(module_engine) as current:
-        assert jobs.list_(current).items == ()
+        assert JOBS.page(current).items == ()
         assert outbox.due(current) == []
 
 

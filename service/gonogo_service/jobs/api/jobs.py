@@ -1,16 +1,16 @@
-"""Jobs: submit, check, list, show, cancel, resubmit."""
+"""Jobs: submit, check, list, show, cancel, resubmit, delete."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from fastapi import Query, Request, Response
+from fastapi import Request, Response
+from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness import sequential
 from gonogo.flakiness.policy import POLICY
-from gonogo.spec.verdicts import Verdict
-from gonogo_service.jobs import chunks, job_removal, queue_estimate, queues, submission
+from gonogo_service.jobs import chunks, job_removal, noun, queue_estimate, queues, submission
 from gonogo_service.jobs import store as stored
 from gonogo_service.jobs.api.schemas import (
     LISTED,
@@ -24,24 +24,65 @@ from gonogo_service.jobs.api.schemas import (
 )
 from gonogo_service.jobs.bodies import JobIn
 from gonogo_service.jobs.job_removal import JobRemoved, NotRemovable
-from gonogo_service.jobs.model import JobRow
+from gonogo_service.jobs.model import JobLabelRow, JobRow
 from gonogo_service.kit import audit, idempotency
-from gonogo_service.kit.answers import Cursor, Filter, Limit, extend_page, make_router, require
+from gonogo_service.kit.answers import require
 from gonogo_service.kit.database.encoding import utcnow
-from gonogo_service.kit.database.paging import Page
-from gonogo_service.kit.database.states import JobKind, JobState
+from gonogo_service.kit.database.ids import floor
+from gonogo_service.kit.database.states import LISTED_KINDS, JobKind
 from gonogo_service.kit.principals import Principal
 from gonogo_service.kit.problems import BadField, Problem
+from gonogo_service.kit.resource import Act, Resource
 from gonogo_service.people import bounds, idempotency_keys
-from gonogo_service.people.context import Admin, Ctx, Reader, Submitter
+from gonogo_service.people.context import Admin, Context, Ctx, Submitter
 from gonogo_service.results import arithmetics, flips
-
-router = make_router("jobs")
 
 
 def require_job(session: Session, job_id: str) -> JobRow:
     """Return the job. Raises Problem 404 when there is none."""
     return require(stored.get(session, job_id), "job", job_id)
+
+
+def _shown(context: Context, session: Session, job: JobRow) -> dict[str, Any]:
+    compares = job.reference is not None and job.seeds_removed_at is None
+    timeout_s = context.settings.heartbeat_timeout_s
+    return answer_of(
+        SHOWN,
+        job,
+        waiting_reason=queues.waiting_reason(session, job, timeout_s=timeout_s, now=utcnow()),
+        flips=list(flips.of_job(session, job.id) or ()) if compares else None,
+        arithmetic=list(arithmetics.of_job(session, job.id)) or None,
+    )
+
+
+def _labeled(label: str) -> ColumnElement[bool]:
+    """Return the condition of a label, "name" or "name=value"."""
+    name, equals, value = label.partition("=")
+    labeled = select(JobLabelRow.job_id).where(JobLabelRow.name == name)
+    return JobRow.id.in_(labeled.where(JobLabelRow.value == value) if equals else labeled)
+
+
+JOBS = Resource(
+    noun.JOBS,
+    JobRow,
+    answer=SHOWN,
+    line=LISTED,
+    show=_shown,
+    show_line=lambda _context, _session, job: answer_of(LISTED, job),
+    where={
+        "test": JobRow.test_key,
+        "workload": JobRow.workload_key,
+        "label": _labeled,
+        "since": lambda moment: JobRow.id >= floor(moment),
+    },
+    only=[JobRow.kind.in_(LISTED_KINDS)],
+    options=stored.WITHOUT_DETAILS,
+)
+router = JOBS.router
+
+
+def _accepted(job: JobRow, waiting_reason: str | None = None) -> JobAccepted:
+    return JobAccepted(job.id, job.state, job.chunks.total, links(job.id), waiting_reason)
 
 
 @router.post(
@@ -98,70 +139,15 @@ def validate(context: Ctx, who: Submitter, body: JobIn) -> Estimate:
     )
 
 
-@router.get("/jobs", summary="List jobs, newest first", response_model=Page[LISTED])
-def list_jobs(
-    context: Ctx,
-    _who: Reader,
-    state: JobState | None = None,
-    verdict: Verdict | None = None,
-    test: Filter = None,
-    workload: Filter = None,
-    build: Filter = None,
-    kernel: Filter = None,
-    owner: Filter = None,
-    kind: Literal["seeds", "import"] | None = None,
-    label: Annotated[
-        str | None, Query(max_length=300, description="`name` or `name=value`")
-    ] = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> Any:
-    """List jobs that match all filters, without their diagnoses."""
-    where: dict[str, Any] = {"state": state, "verdict": verdict, "test": test, "workload": workload}
-    where |= {"build": build, "kernel": kernel, "owner": owner, "kind": kind, "label": label}
-    with context.reading() as session:
-        page = stored.list_(session, limit=limit, cursor=cursor, **where)
-    return extend_page(page, lambda job: answer_of(LISTED, job))
-
-
-@router.get("/jobs/{job_id}", summary="Show a job", response_model=SHOWN)
-def look(context: Ctx, _who: Reader, job_id: str) -> Any:
-    """Show its state, counts by verdict, progress, and the most telling seed's diagnosis.
-
-    It shows the arithmetic of each output with its detection limits, and for a job with a
-    reference build the flips between the two builds.
-    """
-    timeout_s = context.settings.heartbeat_timeout_s
-    with context.reading() as session:
-        job = require_job(session, job_id)
-        compares = job.reference is not None and job.seeds_removed_at is None
-        return answer_of(
-            SHOWN,
-            job,
-            waiting_reason=queues.waiting_reason(session, job, timeout_s=timeout_s, now=utcnow()),
-            flips=list(flips.of_job(session, job_id) or ()) if compares else None,
-            arithmetic=list(arithmetics.of_job(session, job_id)) or None,
-        )
-
-
-@router.post(
-    "/jobs/{job_id}:cancel",
-    status_code=202,
-    summary="Cancel a job",
-)
-def cancel(context: Ctx, who: Submitter, job_id: str, response: Response) -> JobAccepted:
+@JOBS.on_cancel(_accepted)
+def cancel(act: Act, job: JobRow) -> bool:
     """Cancel a job: unstarted chunks at once, running kernels within seconds.
 
     A finished job does not change.
     """
-    with context.session() as session:
-        before = require_job(session, job_id).state
-        job = require(stored.cancel(session, job_id), "job", job_id)
-        if job.state is not before:
-            audit.record(session, actor=who.actor, action="job.cancelled", subject=job_id)
-    accepted = _accepted(job)
-    response.headers["Location"] = accepted.links.self
-    return accepted
+    before = job.state
+    stored.cancel(act.session, job.id)
+    return job.state is not before
 
 
 @router.post(
@@ -226,10 +212,6 @@ def _audit_submission(session: Session, who: Principal, job: JobRow, **detail: s
         subject=job.id,
         detail={"test": job.test_key, "build": job.build, **detail},
     )
-
-
-def _accepted(job: JobRow, waiting_reason: str | None = None) -> JobAccepted:
-    return JobAccepted(job.id, job.state, job.chunks.total, links(job.id), waiting_reason)
 
 
 def _expected(most: int, stop_on_finding: bool, seed_s: float) -> ExpectedOf:
