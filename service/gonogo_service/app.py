@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import Concatenate, ParamSpec, TypeVar
 
+import anyio
 from anyio import to_thread
 from fastapi import FastAPI
 from sqlalchemy.orm import Session
@@ -51,6 +52,8 @@ GZIP_LEVEL = 3
 THREADS = 8
 """Requests that compute at once. They share one interpreter: more would only slow each other down,
 and the event loop, which answers probes."""
+UNPACKED_AT_ONCE = 4
+"""Large bodies of hosts in memory at once: each may take 700 MB."""
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -141,6 +144,7 @@ def make_context(settings: Settings) -> Context:
         hub=hub,
         bisections=bisection_hub,
         live=LivePrincipals(reading(living)),
+        unpacking=anyio.Semaphore(UNPACKED_AT_ONCE),
         metrics=metrics.Metrics(
             reading(state),
             reading(metrics.totals),

@@ -74,7 +74,7 @@ def _event(name: str) -> Callable[[bytes], Any]:
 
 
 def _of_host(form: type[BaseModel]) -> Callable[[bytes], Any]:
-    return lambda data: forms.check(form, forms.unpacked(data, "identity"))
+    return lambda data: forms.check(form, forms.unpacked(data, "identity")[0])
 
 
 def _reports(data: bytes) -> None:
@@ -209,7 +209,7 @@ PARSERS: Mapping[str, Parser] = {
         b'"evidence": {"executor": "e", "canary": "c", "digests": {"dx": "1"}, "steps": [{}]}}',
     ),
     "rows": Parser(
-        lambda data: Batch.parse(forms.unpacked(data, "identity")).check(),
+        lambda data: Batch.parse(forms.unpacked(data, "identity")[0]).check(),
         _BATCH,
         (*REFUSALS, ValueError, KeyError, TypeError),
     ),

@@ -7,8 +7,8 @@ calls one function in one transaction.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from itertools import chain
 from typing import Annotated, Any, TypeVar
 
@@ -45,6 +45,8 @@ router = make_router("hosts")
 Body = dict[str, Any]
 T = TypeVar("T")
 MAX_VERSION = 64
+SMALL = 2**20
+"""A body of more bytes keeps its turn until it is answered: it may take 20 times its size."""
 
 
 async def sender(request: Request) -> Sender:
@@ -57,10 +59,16 @@ async def sender(request: Request) -> Sender:
     return Sender(principal.id, principal.name, principal.queues)
 
 
-async def _body(request: Request) -> Body:
+async def _body(context: Ctx, request: Request) -> AsyncIterator[Body]:
+    """Yield the object of a body: a few kilobytes may unpack to hundreds of megabytes."""
     content = await request.body()
     encoding = request.headers.get("content-encoding", "identity").lower()
-    return await run_in_threadpool(forms.unpacked, content, encoding)
+    async with AsyncExitStack() as turn:
+        await turn.enter_async_context(context.unpacking)
+        body, size = await run_in_threadpool(forms.unpacked, content, encoding)
+        if size <= SMALL:
+            await turn.aclose()
+        yield body
 
 
 Host = Annotated[Sender, Depends(sender)]

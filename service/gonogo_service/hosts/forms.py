@@ -274,8 +274,8 @@ def check(form: type[BaseModel], body: Mapping[str, Any]) -> None:
         raise BadField(field, shown, first["msg"][:200]) from None
 
 
-def unpacked(content: bytes, encoding: str) -> dict[str, Any]:
-    """Return the object of a body. Raises Problem: 415, 413 (while unpacking), 400."""
+def unpacked(content: bytes, encoding: str) -> tuple[dict[str, Any], int]:
+    """Return the object of a body, and its bytes. Raises Problem: 415, 413 (unpacking), 400."""
     if encoding not in ("identity", "gzip"):
         words = f"Content-Encoding {encoding[:40]!r} isn't known (allowed: gzip)."
         raise Problem(415, words, slug="content-encoding")
@@ -292,7 +292,7 @@ def unpacked(content: bytes, encoding: str) -> dict[str, Any]:
         raise Problem(400, f"The body is no JSON object: {str(problem)[:200]}") from None
     if not isinstance(body, dict):
         raise Problem(400, "The body is no JSON object.")
-    return body
+    return body, len(content)
 
 
 def _no_constant(name: str) -> Any:

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Annotated, cast
 
+import anyio
 from fastapi import Depends, Request
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
@@ -43,6 +44,8 @@ class Context:
     metrics: Metrics
     live: LivePrincipals
     """Streams end with the token or the login that opened them."""
+    unpacking: anyio.Semaphore
+    """Bodies of hosts are unpacked in turns, a few at once."""
 
     def end_streams(self) -> None:
         """End every stream of live events; new ones end at once."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -14,13 +15,16 @@ from sqlalchemy import delete, select, update
 
 import audit_log
 from api import SECRET, Api, bearer, in_process
+from at_once import at_once
 from database_params import BOTH
+from gonogo_service.app import UNPACKED_AT_ONCE
 from gonogo_service.devices import heartbeats, sick_devices, workers
 from gonogo_service.devices import store as devices
 from gonogo_service.devices.changes import MAX_OF_DEVICE
 from gonogo_service.devices.model import CanaryRow, DeviceHealthRow, DeviceRow, WorkerRow
 from gonogo_service.hosts import forms, refused_requests
 from gonogo_service.hosts import store as hosts
+from gonogo_service.hosts.door import SMALL
 from gonogo_service.hosts.model import HostRow
 from gonogo_service.jobs import artifacts, chunks, dispatching
 from gonogo_service.jobs import store as jobs
@@ -28,6 +32,7 @@ from gonogo_service.jobs.model import AttemptRow
 from gonogo_service.kit.audit import AuditRow
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.outbox.model import OutboxRow
+from gonogo_service.kit.problems import BadField
 from gonogo_service.results import seeds as results
 from handed_out import hand_out
 from job_flow import DEVICE, HOST, QUEUE, joined, new_job, row
@@ -278,6 +283,28 @@ def test_bodies_are_small_json_objects(door: Door) -> None:
     assert put(gzip.compress(b"{}")[:-4], "gzip") == 400
     assert put(b"{}", "br") == 415
     assert put(gzip.compress(json.dumps({"rows": [row(0)]}).encode()), "gzip") == 200
+
+
+def test_few_bodies_are_in_memory_at_once(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred kilobytes may unpack to half a gigabyte of objects."""
+    large, now, most = b'{"worker": "' + b" " * SMALL + b'"}', set[int](), [0]
+
+    def check(_form: object, body: dict[str, Any]) -> None:
+        now.add(id(body))
+        most.append(len(now))
+        time.sleep(0.1)
+        now.remove(id(body))
+        raise BadField("worker", "", "is checked")
+
+    monkeypatch.setattr(forms, "check", check)
+
+    def put() -> None:
+        headers = bearer(door.tokens[HOST]) | {"Content-Type": "application/json"}
+        path = "/api/v1/hosts/self"
+        assert door.api.client.put(path, content=large, headers=headers).status_code == 422
+
+    at_once(*[put] * (3 * UNPACKED_AT_ONCE))
+    assert max(most) == UNPACKED_AT_ONCE
 
 
 def test_a_host_fills_the_database_neither_with_devices_nor_with_workers(
