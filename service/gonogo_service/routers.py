@@ -14,7 +14,7 @@ from gonogo_service.flags import api as flags
 from gonogo_service.gauges import api as gauges
 from gonogo_service.hosts import api as hosts
 from gonogo_service.hosts import door
-from gonogo_service.jobs.api import artifacts, diagnosis, events, imports, jobs
+from gonogo_service.jobs.api import artifacts, diagnosis, imports, jobs
 from gonogo_service.kit import rooms
 from gonogo_service.kit.resource import Resource
 from gonogo_service.overview import api as news
@@ -34,7 +34,7 @@ def routers() -> list[APIRouter]:
 
     A noun that isn't named here comes last: the module `api` of each room is found by itself.
     """
-    jobs_and_results = (jobs, imports, results, artifacts, events, diagnosis)
+    jobs_and_results = (jobs, imports, results, artifacts, diagnosis)
     tests_and_suites = (
         tests,
         compare,

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import Depends
-from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 from sqlalchemy.orm import Session
-from starlette.exceptions import HTTPException
 
 from gonogo.errors import FieldError
 from gonogo.fields import did_you_mean
@@ -28,19 +24,16 @@ from gonogo_service.bisections.model import (
 from gonogo_service.builds import store as builds
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs import submission
-from gonogo_service.jobs.api.events import After, LastEventId, answers, last_known, sent, while_read
+from gonogo_service.jobs.api.events import add_stream
 from gonogo_service.jobs.bodies import MAX_SEED, Commit, JobIn, JobOptions, Priority
-from gonogo_service.jobs.events import Event
 from gonogo_service.jobs.new_job import BACKGROUND_PRIORITY
 from gonogo_service.kit import rows
-from gonogo_service.kit.answers import require
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import BisectionState
 from gonogo_service.kit.resource import Act, Resource
 from gonogo_service.kit.strict import MAX_LABELS, Label, Name
 from gonogo_service.people import idempotency_keys
-from gonogo_service.people.context import Ctx, Reader
 from gonogo_service.tests import test_specs
 
 MAX_BUILDS = 1000
@@ -213,55 +206,17 @@ def cancel(act: Act, bisection: BisectionRow) -> bool:
     return True
 
 
-def start(
-    context: Ctx,
-    _who: Reader,
-    bisection_id: str,
-    after: After = 0,
-    last_event_id: LastEventId = None,
-) -> int:
-    """Return the version after which the stream starts.
-
-    It answers 204 when no event will follow, which tells an EventSource not to reconnect.
-    """
-    after = last_known(after, last_event_id)
-    with context.reading() as session:
-        bisection = _require(session, bisection_id)
-    if bisection.state.final and after >= bisection.version:
-        raise HTTPException(204)
-    return after
-
-
-async def follow(
-    context: Ctx, who: Reader, bisection_id: str, after: Annotated[int, Depends(start)]
-) -> AsyncIterator[AsyncIterator[Event[Any]]]:
-    """Yield the bisection's events as they are stored."""
-    source = context.bisections.follow(bisection_id, after)
-    async with while_read(context, who, source) as stored:
-        yield stored
-
-
-@router.get(
-    "/bisections/{bisection_id}/events",
-    response_class=EventSourceResponse,
-    responses=answers(BisectionProgress, "The bisection is over, and its last event is known"),
-    summary="Stream a bisection's events",
-)
-async def events(
-    stored: Annotated[AsyncIterator[Event[Any]], Depends(follow)],
-) -> AsyncIterator[ServerSentEvent]:
+add_stream(
+    BISECTIONS,
+    lambda context: context.bisections,
+    lambda bisection: int(bisection.version),
+    BisectionProgress,
     """Stream `progress` events, and at the end a `state` event.
 
     Each has {"state", "runs", "tracks", "conclusion", "words"}. An event's ID is the bisection's
     version. Slow clients get only the newest event. The stream ends when the bisection is over.
-    """
-    async for event in sent(stored):
-        yield event
-
-
-def _require(session: Session, bisection_id: str) -> BisectionRow:
-    """Return the bisection. Raises Problem 404 when there is none."""
-    return require(store.get(session, bisection_id), "bisection", bisection_id)
+    """,
+)
 
 
 def _series(session: Session, body: BisectionIn) -> tuple[list[str], str]:

@@ -449,7 +449,7 @@ def test_an_unforeseen_error_says_nothing_of_the_inside(
     shared: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from gonogo_dashboards import pages
-    from gonogo_service.jobs import store as jobs
+    from gonogo_service.jobs.api.jobs import JOBS
 
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("the secret inside")
@@ -459,7 +459,7 @@ def test_an_unforeseen_error_says_nothing_of_the_inside(
         assert (answer.status_code, "secret" in answer.text) == (500, False)
         return answer
 
-    monkeypatch.setattr(jobs, "list_", broken)
+    monkeypatch.setattr(JOBS, "page", broken)
     page = ask("/jobs")
     assert page.headers["content-type"].startswith("text/html")
     assert "Try again" in page.text
