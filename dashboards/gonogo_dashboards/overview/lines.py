@@ -142,14 +142,19 @@ def needs(
     other = sum(kind.count for kind in flags) - hollow
     webhook = urls.webhook(failing[0]) if len(failing) == 1 else urls.webhooks()
     nouns = tuple(f"{tests} with {Kind.lost.label.lower()}" for tests in ("test", "tests"))
-    trouble = "error", "#trouble"
     candidates = (
         ("hollow", hollow, ("new hollow flag",), "pass_by_tolerance", "#flagged"),
         ("red", red.value, ("red test",), "fail", red.url),
         ("failures", len(night.new), ("new failure",), "fail", "#night"),
         ("lost", lost, nouns, Kind.lost.mark, urls.catalogue({"standing": Kind.lost})),
-        ("devices", len(fleet.trouble), ("device in trouble", "devices in trouble"), *trouble),
-        ("hosts", len(fleet.flagged), ("flagged host",), "suspect", "#trouble"),
+        (
+            "devices",
+            len(fleet.trouble),
+            ("device in trouble", "devices in trouble"),
+            "error",
+            "#fleet",
+        ),
+        ("hosts", len(fleet.flagged), ("flagged host",), "suspect", "#fleet"),
         ("queues", sum(queue.stuck for queue in queues), ("stuck queue",), "hang", "#speed"),
         ("webhooks", len(failing), ("failing webhook",), "error", webhook),
         ("flags", other, ("other new flag",), "suspect", "#flagged"),

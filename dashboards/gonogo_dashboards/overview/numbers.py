@@ -130,7 +130,7 @@ def of_devices(fleet: Fleet, counted: Sequence[tuple[date, DayDevices]]) -> Numb
         better=_better(sick, before),
         bars=_bars([*points, (today, sick, known)], "device", NO_EVENTS) if known else (),
         bars_label="Bad and suspect devices by day",
-        url="#trouble" if fleet.trouble else urls.devices(),
+        url="#fleet" if fleet.trouble else urls.devices(),
     )
 
 
