@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar
 
-from fastapi import Request, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
@@ -17,6 +17,7 @@ from gonogo_service.kit.resource import Act, Resource
 from gonogo_service.people import quotas
 from gonogo_service.people.context import Context
 
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 Makes = Callable[[Act, Any], R]
 """Makes the row of a body, in the transaction of an act."""
 
@@ -37,6 +38,15 @@ def submits(resource: Resource[R], accepted: Callable[[R], Any]) -> Callable[[Ma
         return function
 
     return add
+
+
+def once_at(
+    router: APIRouter, path: str, answer: type[Any], summary: str, status: int = 202, **more: Any
+) -> Callable[[Endpoint], Endpoint]:
+    """Return the decorator of an endpoint whose response `created` makes."""
+    responses = {status: {"model": answer}}
+    options = {"status_code": status, "response_class": Response, "summary": summary, **more}
+    return router.post(path, responses=responses, **options)
 
 
 def created(

@@ -86,19 +86,14 @@ def archive(act: Act, schedule: ScheduleRow) -> None:
     schedule.next_at = None
 
 
-@router.post(
+@idempotency_keys.once_at(
+    router,
     "/schedules/{schedule_id}:run-now",
-    status_code=202,
-    responses={202: {"model": runs_api.RunAccepted}},
-    response_class=Response,
-    summary="Submit a schedule's suite now",
+    runs_api.RunAccepted,
+    "Submit a schedule's suite now",
 )
 def run_now(
-    context: Ctx,
-    who: Submitter,
-    request: Request,
-    schedule_id: str,
-    key: idempotency.Key = None,
+    context: Ctx, who: Submitter, request: Request, schedule_id: str, key: idempotency.Key = None
 ) -> Response:
     """Submit the suite now, even if the schedule is paused or a run is open.
 

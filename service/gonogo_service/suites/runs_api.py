@@ -95,13 +95,7 @@ def accepted(run: RunRow) -> RunAccepted:
     return RunAccepted(run.id, run.state, run.jobs.total, run.links)
 
 
-@router.post(
-    "/runs",
-    status_code=202,
-    responses={202: {"model": RunAccepted}},
-    response_class=Response,
-    summary="Submit a suite",
-)
+@idempotency_keys.once_at(router, "/runs", RunAccepted, "Submit a suite")
 def submit(
     context: Ctx, who: Submitter, request: Request, body: RunIn, key: idempotency.Key = None
 ) -> Response:
@@ -127,13 +121,7 @@ def submit(
     return idempotency_keys.created(context, request, who, key, body, make)
 
 
-@router.post(
-    "/runs/{run_id}:resubmit",
-    status_code=202,
-    responses={202: {"model": RunAccepted}},
-    response_class=Response,
-    summary="Run a suite again",
-)
+@idempotency_keys.once_at(router, "/runs/{run_id}:resubmit", RunAccepted, "Run a suite again")
 def resubmit(
     context: Ctx, who: Submitter, request: Request, run_id: str, key: idempotency.Key = None
 ) -> Response:

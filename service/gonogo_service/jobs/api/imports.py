@@ -69,13 +69,13 @@ _BODY = {
 }
 
 
-@router.post(
+@idempotency_keys.once_at(
+    router,
     "/imports",
-    status_code=201,
-    responses={201: {"model": ImportAccepted}},
-    response_class=Response,
+    ImportAccepted,
+    "Import the report of an external run",
+    201,
     openapi_extra={"requestBody": _BODY},
-    summary="Import the report of an external run",
 )
 def import_report(
     context: Ctx,

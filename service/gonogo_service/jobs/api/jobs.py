@@ -85,13 +85,7 @@ def _accepted(job: JobRow, waiting_reason: str | None = None) -> JobAccepted:
     return JobAccepted(job.id, job.state, job.chunks.total, links(job.id), waiting_reason)
 
 
-@router.post(
-    "/jobs",
-    status_code=202,
-    responses={202: {"model": JobAccepted}},
-    response_class=Response,
-    summary="Submit a job",
-)
+@idempotency_keys.once_at(router, "/jobs", JobAccepted, "Submit a job")
 def submit(
     context: Ctx, who: Submitter, request: Request, body: JobIn, key: idempotency.Key = None
 ) -> Response:
@@ -150,13 +144,7 @@ def cancel(act: Act, job: JobRow) -> bool:
     return job.state is not before
 
 
-@router.post(
-    "/jobs/{job_id}:resubmit",
-    status_code=202,
-    responses={202: {"model": JobAccepted}},
-    response_class=Response,
-    summary="Resubmit a job",
-)
+@idempotency_keys.once_at(router, "/jobs/{job_id}:resubmit", JobAccepted, "Resubmit a job")
 def resubmit(
     context: Ctx, who: Submitter, request: Request, job_id: str, key: idempotency.Key = None
 ) -> Response:
