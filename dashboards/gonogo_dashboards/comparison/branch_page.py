@@ -9,7 +9,6 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from gonogo import urls
 from gonogo.flakiness.classes import Class, Finding
 from gonogo.flakiness.masking import Change
 from gonogo.reports.check_line import check_line
@@ -208,10 +207,7 @@ def _line(
     findings = test.classification.findings
     return BranchLine(
         name=name,
-        url=urls.history(
-            place.test_key,
-            {"branch": newest.head.branches[place], "arch": place.arch, "board": place.board},
-        ),
+        url=newest.page_of(place),
         where=f"{place.arch} {place.board}",
         verdict=build_cells.verdict_of(head.counts),
         hollow=bool(head.counts.get(build_cells.HOLLOW)),

@@ -17,6 +17,7 @@ from gonogo_dashboards.kit.list_rows import details_of, tolerance_of
 from gonogo_service.compare.compared import Compared
 from gonogo_service.compare.comparing import Comparison
 from gonogo_service.compare.sides import SideResults
+from gonogo_service.tests.variants import Variant
 
 MAX_JOBS = 8
 MAX_DECIDED = 12
@@ -87,20 +88,17 @@ def _decided(session: Session, test: Compared) -> str:
 def _line(test: Compared, name: str, comparison: Comparison, decided: str) -> TestLine:
     place = test.place
 
-    def page(branch: str, build: str | None = None) -> str:
-        variant = {"branch": branch, "arch": place.arch, "board": place.board}
-        return urls.history(place.test_key, {**variant, "build": build})
-
     def on(side: SideResults, ran: RunSummary | None) -> str | None:
         if ran is None or len(side.builds) != 1:
             return None
-        return page(side.branches[place], side.builds[0])
+        variant = Variant(place.test_key, side.branches[place], place.arch, place.board)
+        return urls.history(place.test_key, {**variant.place, "build": side.builds[0]})
 
     details = tolerance_of(test.canonical), details_of(test.canonical), place.arch, place.board
     flips = () if test.pair is None else test.pair.flips
     return TestLine(
         name=name,
-        url=page(comparison.head.branches.get(place) or comparison.base.branches[place]),
+        url=comparison.page_of(place),
         base_url=on(comparison.base, test.base),
         head_url=on(comparison.head, test.head),
         where=" · ".join(filter(None, details)),

@@ -166,12 +166,12 @@ def compare(
         tests=len(comparison.tests),
         gate=comparison.gate(fail_on),
         links={"page": urls.compare(base, head)},
-        items=[_compared(test) for test in shown],
+        items=[_compared(test, comparison.page_of(test.place)) for test in shown],
         next=str(start + limit) if start + limit < len(tests) else None,
     )
 
 
-def _compared(test: Compared) -> ComparedOut:
+def _compared(test: Compared, page: str) -> ComparedOut:
     classification = test.classification
     return from_object(
         ComparedOut,
@@ -188,7 +188,7 @@ def _compared(test: Compared) -> ComparedOut:
         base=None if test.base is None else test.base.shown,
         head=None if test.head is None else test.head.shown,
         links={
-            "test": urls.history(test.place.test_key),
+            "test": page,
             "head": urls.job(test.head.jobs[0]) if test.head and test.head.jobs else None,
             "base": urls.job(test.base.jobs[0]) if test.base and test.base.jobs else None,
         },

@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from gonogo import urls
 from gonogo.flakiness.arithmetic_changes import MIN_ELEMENTS, BuildPrograms, pooled
 from gonogo.flakiness.classes import Class, Classification, OpenFlag, RunSummary
 from gonogo.flakiness.classification import classify
@@ -35,7 +36,7 @@ from gonogo_service.results import arithmetics, flips
 from gonogo_service.suites.model import RunJobRow
 from gonogo_service.tests import build_series, device_times, test_specs
 from gonogo_service.tests.model import TestSpecRow
-from gonogo_service.tests.variants import ISOLATED, JobFacts
+from gonogo_service.tests.variants import ISOLATED, JobFacts, Variant
 from gonogo_service.waivers import store as waivers
 
 _UNEXPLAINED = (Verdict.fail, Verdict.pass_by_tolerance)
@@ -80,6 +81,12 @@ class Comparison:
     def of(self, *kinds: Class) -> tuple[Compared, ...]:
         """Return the tests of these classes."""
         return tuple(test for test in self.tests if test.classification.kind in kinds)
+
+    def page_of(self, place: Place) -> str:
+        """Return the page of a test, on head's branch where it ran there."""
+        branch = self.head.branches.get(place) or self.base.branches[place]
+        variant = Variant(place.test_key, branch, place.arch, place.board)
+        return urls.history(place.test_key, variant.place)
 
     def gate(self, fail_on: FailOn | str = FailOn.new) -> GateAnswer:
         """Return the gate's answer: whether head may pass."""

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session, aliased
 
 from gonogo.flakiness.grades import Sharpness, Stability
 from gonogo.spec.executors import EMULATOR
+from gonogo_service.bisections.model import ProbeRow
 from gonogo_service.builds.model import BuildRow
 from gonogo_service.jobs.model import JobLabelRow, JobRow
 from gonogo_service.kit.database.each import among
@@ -85,7 +86,7 @@ class Place(NamedTuple):
 def builds(session: Session) -> list[BuildRecord]:
     """Return every build that jobs were submitted for, by branch, sequence and name.
 
-    It takes two index lookups per build.
+    A bisection's jobs don't count. It takes two index lookups per build.
     """
     return sorted(BuildRecord(*row) for row in session.execute(_builds()))
 
@@ -96,7 +97,9 @@ def _builds() -> Select[*tuple[Any, ...]]:
     ran = select(func.min(JobRow.build).label("name")).cte("ran", recursive=True)
     step = select(func.min(jobs.build)).where(jobs.build > ran.c.name).scalar_subquery()
     ran = ran.union_all(select(step).where(ran.c.name.is_not(None)))
-    of_build = after.build == ran.c.name, after.kind == JobKind.seeds
+    # a build that only a bisection ran is none to compare with
+    probe = select(ProbeRow.job_id).where(ProbeRow.job_id == after.id).exists()
+    of_build = after.build == ran.c.name, after.kind == JobKind.seeds, ~probe
     newest = select(after.id).where(*of_build).order_by(after.id.desc()).limit(1)
     first = select(JobRow.finished_at).where(JobRow.build == ran.c.name, ENDED)
     began = first.order_by(JobRow.id).limit(1).correlate(ran).scalar_subquery()

@@ -62,6 +62,8 @@ def test_a_test_leads_to_its_page_on_the_branch_that_is_compared(api: Api) -> No
         return str(api.client.get(f"{path}.json?{place}").json()["variant"]["branch"])
 
     (compared,) = api.client.get("/compare.json?base=b1&head=b2").json()["tests"]
+    (by_api,) = api.get("/compare?base=b1&head=b2")["items"]
+    assert by_api["links"]["test"] == compared["url"]
     (beside,) = api.client.get("/branch.json?head=fast-1").json()["items"]
     assert (branch_of(compared), branch_of(beside)) == ("main", "fast-ln")
     labels = [cell["label"] for cell in beside["cells"]]

@@ -144,6 +144,7 @@ def test_the_last_verdict_is_that_of_the_newest_build_and_no_bisections(api: Api
     page = api.client.get("/tests").text
     assert "No verdict" in page
     assert "Finished" not in page
+    assert api.client.get("/compare.json").json()["choices"] == [], "b1 can't be a head"
     night(api, 1, range(3), red=range(3), wrong=True)
     newest = night(api, 2, range(3))
     night(api, 1, range(10, 13), red=range(10, 13), wrong=True)
