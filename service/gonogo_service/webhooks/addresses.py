@@ -42,7 +42,7 @@ def problem_of(url: str) -> tuple[str, str] | None:
     except ValueError as problem:
         return f"is not a URL: {problem}", "https://host/path"
     absolute = parts.scheme in ("http", "https") and parts.hostname and port != 0
-    if not absolute or len(url) > MAX_CHARS or not url.isascii():
+    if not absolute or len(url) > MAX_CHARS or not (url.isascii() and url.isprintable()):
         limit = f"http:// or https://, at most {MAX_CHARS} characters"
         return "must be an absolute address", limit
     if parts.username is not None or parts.password is not None or parts.fragment:

@@ -62,7 +62,9 @@ BAD = """example.org ftp://example.org/ https:///x http://u:p@example.org/ https
 http://[::1 http://x:0/ http://u@example.org/ http://:p@example.org/ http://exämple.org/"""
 
 
-@pytest.mark.parametrize("url", [*BAD.split(), "http://x/" + "a" * (addresses.MAX_CHARS - 8)])
+@pytest.mark.parametrize(
+    "url", [*BAD.split(), "http://x/\r\na: b", "http://x/" + "a" * (addresses.MAX_CHARS - 8)]
+)
 def test_a_bad_address_is_named(url: str) -> None:
     assert addresses.problem_of(url) is not None
 
