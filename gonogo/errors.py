@@ -60,7 +60,8 @@ class FieldError(JobError):
     """
 
     def __init__(self, field: str, value: object, reason: str, *, limit: object = None) -> None:
-        self.field = field = _cut(field, _FIELD)
+        # a stranger's name may have half a surrogate, which no answer and no terminal takes
+        self.field = field = _cut(field.encode("utf-8", "replace").decode(), _FIELD)
         self.value = value
         self.reason = reason = shorten(reason)
         self.limit = limit

@@ -12,10 +12,11 @@ from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any, Literal
 
 from gonogo.closeness import NEEDED_RTOLS
+from gonogo.spec.verdicts import needed_atol
 
 Name = Literal["allclose", "pcc", "frobenius", "ulp"]
 _STATISTIC: Mapping[Name, str] = {
-    "allclose": "needed_atol",
+    "allclose": "tolerance_ratio",
     "pcc": "pcc_deficit",
     "frobenius": "rel_frobenius",
     "ulp": "ulp_max",
@@ -45,12 +46,10 @@ class Comparator:
         """
         if numbers.get("nonfinite"):
             return math.inf
-        value = numbers.get(_STATISTIC[self.name])
-        if self.name == "allclose" and self.rtol is None:
-            value = numbers.get("tolerance_ratio")
-        elif self.name == "allclose":
-            needed = value if isinstance(value, Mapping) else {}
-            value = next((atol for rtol, atol in needed.items() if float(rtol) == self.rtol), None)
+        if self.rtol is not None:
+            value = needed_atol(self.rtol, numbers)
+        else:
+            value = numbers.get(_STATISTIC[self.name])
         if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
             return math.inf
         return max(float(value), 0.0)

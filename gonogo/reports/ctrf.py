@@ -80,7 +80,8 @@ def _more(given: Any) -> dict[str, Any]:
     for name, least in (("line", 0), ("retries", 1)):
         if isinstance(given.get(name), int) and least <= given[name] < 2**31:
             more[name] = given[name]
-    given_tags = (given.get("tags") or ())[:_MAX_TAGS]
-    if tags := [clean(tag, 100) for tag in given_tags if isinstance(tag, str)]:
-        more["tags"] = tags
+    tags = given.get("tags")
+    texts = [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
+    if texts:
+        more["tags"] = [clean(tag, 100) for tag in texts[:_MAX_TAGS]]
     return more

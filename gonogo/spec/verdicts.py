@@ -146,12 +146,20 @@ def within(tolerance: Tolerance | None, statistics: Statistics) -> bool:
 
 
 def _within_allclose(rtol: float, atol: float, statistics: Statistics) -> bool:
-    needed = statistics.get("needed_atol")
-    if isinstance(needed, Mapping):
-        for text, value in needed.items():
-            if float(text) == rtol and (stored := _signed(value)) is not None:
-                return stored <= atol
-    return _at_most(statistics.get("tolerance_ratio"), 1.0)
+    needed = needed_atol(rtol, statistics)
+    return _at_most(statistics.get("tolerance_ratio"), 1.0) if needed is None else needed <= atol
+
+
+def needed_atol(rtol: float, statistics: Statistics) -> float | None:
+    """Return the smallest atol that passes with this rtol; None where it isn't stored."""
+    stored = statistics.get("needed_atol")
+    for text, atol in stored.items() if isinstance(stored, Mapping) else ():
+        try:
+            if float(text) == rtol:
+                return _signed(atol)
+        except ValueError:  # a hostile host's name
+            continue
+    return None
 
 
 def _signed(value: object) -> float | None:

@@ -13,6 +13,7 @@ import pytest
 from gonogo.errors import FieldError, JobError
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.judging import judge
+from gonogo.reports.forms import is_text
 from gonogo.reports.texts import MAX_NAME_CHARS
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import JUDGE
@@ -150,6 +151,8 @@ def test_what_no_database_holds_is_made_storable() -> None:
     assert len(name) <= MAX_NAME_CHARS
     assert "\0" not in json.dumps(row)
     json.dumps(row).encode("utf-8")
+    unread = {"A.B": [JudgedDump(None, None, "the arrays of \0 \ud800 can't be judged")]}
+    assert is_text(row_of(report(), judged=unread)["outputs"]["A.B"]["message"])
     assert entry["measurements"] == {"max_diff": None, "big": None, "n": 2.0}
     assert entry["nonfinite_kinds"] == {"max_diff": "nan", "big": "inf"}
     assert [failure["count"] for failure in entry["failures"]] == [3]

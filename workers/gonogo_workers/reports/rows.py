@@ -225,7 +225,7 @@ def _judged(report: Report, arrays: Sequence[JudgedDump]) -> tuple[Verdict, Expl
     if problems:
         message = "\n".join(filter(None, (report.message, *problems)))
         verdict = worst((WITHOUT_ARRAYS[report.outcome], Verdict.error))
-        return verdict, Explanation.not_judged, message[:MAX_MESSAGE_CHARS]
+        return verdict, Explanation.not_judged, clean(message, MAX_MESSAGE_CHARS)
     array_verdicts = [
         ArraysVerdict(one.judgement.verdict, one.judgement.explanation, bool(one.test.tolerance))
         for one in arrays

@@ -145,6 +145,8 @@ def test_ctrf_tells_suites_flaky_tests_and_the_commit() -> None:
         "lost": "error",
     }
     assert case_of(report, "lost").message == "status other: cancelled"
+    odd = read(CTRF.replace('"name": "lost"', '"name": "lost", "tags": 5').encode(), "ctrf")
+    assert case_of(odd, "lost").more == case_of(report, "lost").more
     assert case_of(report, "breaks").failures[0]["message"] == "expected 1\nat a.js:3"
 
 

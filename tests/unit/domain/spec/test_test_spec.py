@@ -139,6 +139,7 @@ BAD: list[tuple[Any, str, str | None]] = [
     *((bw(tolerance={"atol": n}), "tolerance.atol", ">= 0") for n in (math.inf, True)),
     (bw(tolerance={"pcc": 1.5}), "tolerance.pcc", "<= 1"),
     (bw(tolerance={"ulps": 1}), "tolerance.ulps", "frobenius"),
+    (bw(tolerance={"half\ud800": 1}), "tolerance.half?", "frobenius"),
     (bw(tolerance={"y": {"atol": 1}}), "tolerance.y", "dgamma"),
     (bw(tolerance={"dx": {"atol": 1}, "rtol": 1}), "tolerance.rtol", "dgamma"),
     (bw(tolerance={"dx": {"atol": math.nan}}), "tolerance.dx.atol", ">= 0"),

@@ -168,6 +168,7 @@ OTHER = {"rtol": 0.5, "atol": 0.5}
         ({"rtol": 1e-5, "atol": 0.5}, {}, True),
         (NIGHTLY, {"needed_atol": {"0.001": None}, RATIO: None}, False),
         (NIGHTLY, {"needed_atol": None}, True),
+        (NIGHTLY, {"needed_atol": {"of a hostile host": 0.0, "0.001": 0.6}}, False),
         # another rtol by the stored ratio
         (OTHER, {}, True),
         (OTHER, {RATIO: 1.0}, True),
