@@ -99,10 +99,14 @@ def join(context: Ctx, request: Request, body: Code) -> forms.HostToken:
 
 
 @router.post("/hosts/self:rotate", summary="Exchange the token of a host for another")
-def rotate(context: Ctx, host: Host) -> forms.HostToken:
+def rotate(context: Ctx, _host: Host, request: Request) -> forms.HostToken:
     """Return another token; the one that the request shows works for ten minutes more."""
+    token = request.headers["authorization"].partition(" ")[2].strip()
     with context.session() as session:
-        return _issued(context, store.rotate(session, context.keys, host.id))
+        issued = store.rotate(session, context.keys, token)
+        if issued is None:
+            raise unauthorized("This token works no longer.")
+        return _issued(context, issued)
 
 
 @router.put(

@@ -123,10 +123,15 @@ def may_ask(host: HostRow, client: str) -> bool:
     return not host.addresses or networks.is_within(client, host.addresses)
 
 
-def rotate(session: Session, keys: Keys, host_id: str) -> Issued:
-    """Give a host another token; the one before works for ten minutes more."""
+def rotate(session: Session, keys: Keys, token: str) -> Issued | None:
+    """Give the host of a token another one; the one before works for ten minutes more.
+
+    None: the host was revoked, or has joined again, since the request was let in.
+    """
     now = utcnow()
-    row = session.get_one(HostRow, host_id, with_for_update=True, populate_existing=True)
+    row = by_token(session, keys, token, locked=True)
+    if row is None:
+        return None
     row.old_token_hash, row.old_token_until = row.token_hash, now + OLD_TOKEN_LIFE
     issued = _give_token(row, keys, now)
     audit.record(session, actor=f"host:{row.name}", action="host.rotated", subject=row.name)
@@ -139,12 +144,13 @@ def _give_token(row: HostRow, keys: Keys, now: datetime) -> Issued:
     return Issued(row, token)
 
 
-def by_token(session: Session, keys: Keys, token: str) -> HostRow | None:
+def by_token(session: Session, keys: Keys, token: str, *, locked: bool = False) -> HostRow | None:
     """Return the host of a token that works now."""
     digest, now = keys.digest("host token", token), utcnow()
     current = (HostRow.token_hash == digest) & (HostRow.token_expires_at > now)
     old = (HostRow.old_token_hash == digest) & (HostRow.old_token_until > now)
-    return session.scalar(select(HostRow).where(or_(current, old), HostRow.revoked_at.is_(None)))
+    query = select(HostRow).where(or_(current, old), HostRow.revoked_at.is_(None))
+    return session.scalar(query.with_for_update() if locked else query)
 
 
 def revoke(session: Session, name: str, *, actor: str, reason: str) -> HostRow | None:

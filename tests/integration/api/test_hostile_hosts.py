@@ -33,6 +33,7 @@ from gonogo_service.kit.audit import AuditRow
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.outbox.model import OutboxRow
 from gonogo_service.kit.problems import BadField
+from gonogo_service.people import auth
 from gonogo_service.results import seeds as results
 from handed_out import hand_out
 from job_flow import DEVICE, HOST, QUEUE, joined, new_job, row
@@ -247,6 +248,22 @@ def test_a_rotated_token_works_for_ten_minutes_and_a_revoked_one_not_at_all(door
         assert door.api.client.post(f"/api/v1/hosts{verb}", json=body).is_success
         assert door.api.get(f"/hosts/{HOST}")["state"] == state
         assert door.beat(token=answer["token"]) == 401
+
+
+def test_a_host_that_is_revoked_while_it_rotates_gets_no_token(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a token would work once the host is added again."""
+    identify = auth.by_bearer
+
+    def revoked_meanwhile(*args: Any) -> Any:
+        principal = identify(*args)
+        with door.api.context.session() as session:
+            hosts.revoke(session, HOST, actor="an admin", reason="stolen")
+        return principal
+
+    monkeypatch.setattr(auth, "by_bearer", revoked_meanwhile)
+    assert door.ask("POST", "/hosts/self:rotate", {})[0] == 401
 
 
 def test_what_is_over_unknown_or_canceled_is_gone(door: Door) -> None:
