@@ -17,10 +17,15 @@ _SHOWN = 60
 
 
 def load(data: bytes) -> Any:
-    """Return the value of a JSON text in UTF-8. Raises FieldError for anything else.
+    """Return the value of a JSON text in UTF-8. Raises FieldError for anything else."""
+    check_size(data)
+    return decoded(data.removeprefix(json_text.BOM), "file")
 
-    Brackets and commas are counted first, also those within texts: "[]," takes three bytes and
-    becomes sixty.
+
+def check_size(data: bytes) -> None:
+    """Raise FieldError for a JSON text that would become too large: "[]," becomes sixty bytes.
+
+    Brackets and commas are counted, also those within texts.
     """
     for mark, limit, what in (
         (b"[", MAX_LISTS, "lists"),
@@ -28,7 +33,6 @@ def load(data: bytes) -> Any:
         (b",", MAX_VALUES, "values"),
     ):
         fields.check_count(data.count(mark), limit, "file", f"has too many {what}")
-    return decoded(data.removeprefix(json_text.BOM), "file")
 
 
 def decoded(data: bytes, path: str) -> Any:

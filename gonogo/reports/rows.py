@@ -12,7 +12,7 @@ from typing import Any
 from gonogo.fields import check_count
 from gonogo.reports.cases import MAX_ITERATION_CASES, Case, Comparison, TestReport
 from gonogo.reports.outcomes import OTHER_REASON, ArraysVerdict, verdict_of
-from gonogo.reports.texts import MAX_MESSAGE_CHARS, short_name
+from gonogo.reports.texts import MAX_MESSAGE_CHARS, labels, short_name
 from gonogo.spec.verdicts import (
     JUDGE,
     Explanation,
@@ -96,7 +96,8 @@ def _judged(case: Case, name: str, outputs: Entries) -> tuple[Verdict, Explanati
     """Return verdict, explanation and message of one test."""
     arrays: list[ArraysVerdict] = []
     words = [case.message]
-    for comparison, label in zip(case.comparisons, _labels(name, case.comparisons), strict=True):
+    names = labels(name, [comparison.name for comparison in case.comparisons])
+    for comparison, label in zip(case.comparisons, names, strict=True):
         words += [comparison.problem, comparison.words]
         if result := _compared(comparison, label, outputs):
             arrays.append(result)
@@ -136,17 +137,6 @@ def _compared(comparison: Comparison, label: str, outputs: Entries) -> ArraysVer
         worst_explanation(explanation for _, explanation in judged),
         bool(test.tolerance),
     )
-
-
-def _labels(name: str, comparisons: Sequence[Comparison]) -> list[str]:
-    """Return the labels of a test's arrays."""
-    if len(comparisons) == 1:
-        return [name]
-    labels: list[str] = []
-    for number, comparison in enumerate(comparisons, 1):
-        label = f"{name}#{comparison.name or number}"
-        labels.append(label if label not in labels else f"{label} ({number})")
-    return labels
 
 
 def _free(name: str, outputs: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 MAX_NAME_CHARS = 400
 """A name is part of a key, and PostgreSQL's index holds no longer ones."""
@@ -27,3 +28,18 @@ def short_name(name: str) -> str:
         return whole
     mark = hashlib.sha256(whole.encode()).hexdigest()[:8]
     return f"{whole[: MAX_NAME_CHARS - 90]}...{mark}...{whole[-70:]}"
+
+
+def labels(test: str, names: Sequence[str | None]) -> list[str]:
+    """Return the labels of the arrays that a test compared, by their names; "" and None are none.
+
+    The label is the test's name where it compared once, else it has the arrays' names or numbers.
+    It doesn't depend on the order in which threads finish: an output has a history.
+    """
+    if len(names) == 1:
+        return [test]
+    distinct: list[str] = []
+    for number, name in enumerate(names, 1):
+        label = f"{test}#{name or number}"
+        distinct.append(label if label not in distinct else f"{label} ({number})")
+    return distinct

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,10 @@ from numpy.typing import NDArray
 from gonogo.errors import JobError
 from gonogo.judging.inputs import generate, quantise
 from gonogo.judging.stored_tensors import given_inputs
+from gonogo.reports.texts import labels
 from gonogo.spec.test_spec import TestSpec
 from gonogo.workloads import exact_outputs
 from gonogo_workers.reports import dumps
-from gonogo_workers.reports.dumps import Dump
 from gonogo_workers.reports.exchange import read_reports
 from gonogo_workers.reports.rows import JudgedDump
 
@@ -143,7 +144,7 @@ def test_a_dump_is_judged_in_several_threads(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "labels"),
+    ("names", "expected"),
     [
         (("",), ["A.B"]),
         (("dx", "dgamma"), ["A.B#dx", "A.B#dgamma"]),
@@ -152,9 +153,25 @@ def test_a_dump_is_judged_in_several_threads(tmp_path: Path) -> None:
     ],
 )
 def test_names_of_arrays_do_not_depend_on_who_came_first(
-    names: tuple[str, ...], labels: list[str]
+    names: tuple[str, ...], expected: list[str]
 ) -> None:
-    assert dumps.labels("A.B", [Dump(None, {}, {}, None, name) for name in names]) == labels
+    assert labels("A.B", names) == expected
+
+
+def test_what_grows_when_it_is_read_is_refused_unread(tmp_path: Path) -> None:
+    header, reports = tmp_path / "x.npy", tmp_path / "reports.json"
+    header.write_bytes(b"\x93NUMPY\x02\x00" + (2**31).to_bytes(4, "little"))
+    os.truncate(header, 2**31)
+    reports.write_bytes(b"[" + b"[]," * 2**20 + b"[]]")
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="no header"):
+            dumps.load(str(header), most=10)
+        with pytest.raises(JobError, match="too many lists"):
+            read_reports(reports)
+        assert tracemalloc.get_traced_memory()[1] < 2**23
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_kernel_s_link_is_not_followed(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import gonogo.settings
 from gonogo.errors import JobError
 from gonogo.reports import forms
 from gonogo.reports.outcomes import Outcome
+from gonogo.reports.texts import labels
 from gonogo.spec import stages
 from gonogo.spec.selections import Selection
 from gonogo.spec.verdicts import Verdict
@@ -72,10 +73,10 @@ class Iteration:
         """Return the row, and the arrays of the worst tests (else of the first) to be shown."""
         by_test: dict[str, list[JudgedDump]] = {}
         for name, group in self.arrays.items():
-            labels = dumps.labels(name, group)
+            names = labels(name, [dump.name for dump in group])
             by_test[name] = [
                 dumps.judged(dump, label, arithmetic)
-                for dump, label in zip(group, labels, strict=True)
+                for dump, label in zip(group, names, strict=True)
             ]
         where = self.work, self.place, self.duration_ms
         row = iteration_row(*where, self.reports, by_test)

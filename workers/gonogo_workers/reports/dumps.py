@@ -134,21 +134,6 @@ def judged(dump: Dump, label: str, arithmetic: str | None) -> JudgedDump:
     return JudgedDump(test, judgement, "", label, given, outputs)
 
 
-def labels(name: str, dumps: Sequence[Dump]) -> list[str]:
-    """Return the labels of a test's arrays.
-
-    The label is the test's name when there is one dump, else it has the dumps' names or numbers.
-    Names don't depend on the order in which threads finish: an output has a history.
-    """
-    if len(dumps) == 1:
-        return [name]
-    unique: list[str] = []
-    for number, dump in enumerate(dumps, 1):
-        label = f"{name}#{dump.name or number}"
-        unique.append(label if label not in unique else f"{label} ({number})")
-    return unique
-
-
 def _load_all(test: TestSpec, places: object, path: str) -> Tensors:
     named = reading.mapping(places, path)
     reading.known(

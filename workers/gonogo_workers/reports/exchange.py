@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gonogo.errors import JobError
+from gonogo.reports import documents
 from gonogo.spec.selections import Selection
 from gonogo_workers.reports.rows import Report, reports_of
 
@@ -35,9 +36,11 @@ def read_reports(file: Path) -> list[Report]:
     """Return the reports that the child wrote and delete the file. Raises JobError."""
     try:
         with open(file, "rb", opener=regular_file) as reports:
-            text = reports.read(MAX_REPORT_BYTES + 1)
-        if len(text) > MAX_REPORT_BYTES:
-            raise JobError(f"the reports must be a file of at most {MAX_REPORT_BYTES} bytes")
+            size = os.fstat(reports.fileno()).st_size
+            if size > MAX_REPORT_BYTES:
+                raise JobError(f"the reports must be a file of at most {MAX_REPORT_BYTES} bytes")
+            text = reports.read(size)
+        documents.check_size(text)
         data = json.loads(text)
         file.unlink()
     except (OSError, ValueError, RecursionError) as problem:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 from math import prod
-from typing import BinaryIO
+from types import SimpleNamespace
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +34,17 @@ def header(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]
         if version == (1, 0)
         else np.lib.format.read_array_header_2_0
     )
+
+    def few(size: int) -> bytes:
+        if size > MAX_HEADER:  # NumPy would read all of it, which may be 4 GiB, to say so
+            raise ValueError(size)
+        return file.read(size)
+
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            shape, fortran_order, dtype = read(file, max_header_size=MAX_HEADER)
+            limited: Any = SimpleNamespace(read=few)
+            shape, fortran_order, dtype = read(limited, max_header_size=MAX_HEADER)
     except Exception:  # NumPy evaluates the header with Python's parser, which raises anything
         raise ValueError("has no header of a .npy file") from None
     if any(length < 0 or isinstance(length, bool) for length in shape):
