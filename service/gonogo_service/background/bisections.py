@@ -66,7 +66,7 @@ class _Search:
 
 
 def step(session: Session, bisection_id: str, settings: Settings, now: datetime) -> bool:
-    """Advance a bisection in the caller's transaction; return whether there was anything to do."""
+    """Advance a bisection in the caller's transaction; return whether anything changed."""
     bisection = store.get(session, bisection_id)
     if bisection is None or bisection.state.final:
         return False
@@ -92,7 +92,7 @@ def step(session: Session, bisection_id: str, settings: Settings, now: datetime)
         findings.search_track(search.track, search.state, search.builds, bisection.builds)
         for search in searches
     ]
-    if tracks != bisection.tracks:
+    if has_moved := tracks != bisection.tracks:
         store.store_tracks(session, bisection, tracks)
     if all(search.state.stage.final for search in searches):
         _conclude(session, bisection, searches, now)
@@ -101,13 +101,14 @@ def step(session: Session, bisection_id: str, settings: Settings, now: datetime)
         words = f"{bisection.max_runs} runs were not enough: the chart shows the likeliest places"
         _end(session, bisection, conclusion="undecided", words=words, now=now)
         return True
+    places = _next_places(searches)[:room]
     try:
-        for place in _next_places(searches)[:room]:
+        for place in places:
             _start(session, bisection, place, settings, now)
     # a build was removed, or a limit was lowered: nothing of this probe was stored
     except JobError as refused:
         _fail(session, bisection, "a probe could not be submitted", str(refused), now)
-    return True
+    return has_moved or bool(places)
 
 
 def _conclude(

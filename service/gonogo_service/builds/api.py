@@ -57,6 +57,7 @@ def register(act: Act, body: BuildIn) -> BuildRow | Same[BuildRow]:
         check_executor_known(
             act.session, body.executor, settings, "executor", otherwise=BROUGHT_LATER
         )
+    store.lock(act.session)
     is_new = store.get(act.session, body.name) is None
     try:
         row = store.add(act.session, **body.model_dump(exclude={"new_executor"}))

@@ -14,8 +14,10 @@ from sqlalchemy.orm import Session
 from gonogo.spec.builds import Build
 from gonogo_service.builds.model import BuildRow
 from gonogo_service.jobs.model import JobRow
+from gonogo_service.kit.database import dialect
 from gonogo_service.kit.database.encoding import utcnow
 
+_ROOM = 3
 MIN_COMMIT_DIGITS = 7
 """Minimum number of digits that identify a commit."""
 
@@ -24,16 +26,23 @@ class BuildExists(ValueError):
     """Another build has this name; the meaning of a name never changes."""
 
 
+def lock(session: Session) -> None:
+    """Let no other transaction register a build until this one ends."""
+    dialect.lock(session, _ROOM, "builds")
+
+
 def add(session: Session, *, sequence: int | None = None, **fields: Any) -> BuildRow:
     """Register a build of these fields of gonogo.spec.builds.Build, unless it is registered.
 
     A sequence of None is the branch's next one, or the one that the build has already. Raises
     BuildExists if another build has the name.
     """
+    lock(session)
     build = Build(**fields)
     row = session.get(BuildRow, build.name)
     if sequence is None:
-        sequence = next_sequence(session, build.branch) if row is None else row.sequence
+        largest = select(func.max(BuildRow.sequence)).where(BuildRow.branch == build.branch)
+        sequence = 1 + (session.scalar(largest) or 0) if row is None else row.sequence
     new = BuildRow.of(replace(build, sequence=sequence), utcnow())
     if row is None:
         session.add(new)
@@ -90,9 +99,3 @@ def of_commit(session: Session, sha: str) -> str | None:
         .order_by(BuildRow.created_at.desc(), BuildRow.name)
         .limit(1)
     )
-
-
-def next_sequence(session: Session, branch: str) -> int:
-    """Return the next sequence number of a branch, after all its registered builds."""
-    largest = select(func.max(BuildRow.sequence)).where(BuildRow.branch == branch)
-    return 1 + (session.scalar(largest) or 0)

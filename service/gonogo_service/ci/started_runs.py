@@ -166,14 +166,13 @@ class _Starter:
         values: dict[str, Any] = {
             "executor": how.executor,
             "branch": branch,
-            "sequence": builds.next_sequence(self.session, branch),
             "commit": sha,
             "author": self.event.author if head else None,
             "arithmetic": how.arithmetic,
             "outputs": how.outputs,
         }
-        builds.add(self.session, name=name, **values)
-        self._audit("build.registered", name, values)
+        build = builds.add(self.session, name=name, **values)
+        self._audit("build.registered", name, values | {"sequence": build.sequence})
 
     @property
     def _actor(self) -> str:

@@ -89,6 +89,9 @@ def test_as_many_probes_as_devices_are_free_and_builds_that_cannot_run_are_passe
         assert jobs_in_flight(session) == 4  # both ends, twice: their outcomes are not known yet
         assert not answer(session, bisection, lambda place, seed: None)
     assert not step(api, bisection)  # every device has its probe
+    short = begin(api, max_runs=2)
+    assert [step(api, short) for _ in range(2)] == [True, False]  # it may start no more
+    assert api.client.post(f"/api/v1/bisections/{short}:cancel").status_code == 202
 
     def rows(place: int, seed: int) -> dict[str, Any]:
         lost = stored_jobs.unwell(seed, "crash", "no image")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from api import JOB, Api, bearer, refusal
+from database_params import BOTH
 from gonogo.spec.builds import EMULATOR, own_builds
 from gonogo_service.devices import workers
 from gonogo_service.kit.database.encoding import utcnow
@@ -38,6 +40,20 @@ def test_what_the_name_of_a_build_means_never_changes(api: Api) -> None:
     assert (other.status_code, other.json()["field"]) == (409, "name")
     (entry,) = api.get("/audit?action=build.registered")["items"]
     assert entry["subject"] == "v0.60"
+
+
+@BOTH
+def test_builds_that_are_registered_at_once_have_one_meaning_and_one_place_each(api: Api) -> None:
+    def register(name: str) -> tuple[int, int]:
+        body = {"name": name, "executor": "ttnn", "branch": "night"}
+        answer = api.client.post("/api/v1/builds", json=body)
+        return answer.status_code, answer.json().get("sequence", 0)
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(register, ["same"] * 4 + [f"b{n}" for n in range(4)]))
+    assert sorted(code for code, _ in answers) == [200] * 3 + [201] * 5
+    assert len({place for _, place in answers[:4]}) == 1
+    assert sorted(place for code, place in answers if code == 201) == [1, 2, 3, 4, 5]
 
 
 def test_a_build_is_removed_while_no_job_has_it(api: Api) -> None:

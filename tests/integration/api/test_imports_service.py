@@ -171,6 +171,7 @@ def test_bad_imports_name_the_field_and_store_nothing(api: Api) -> None:
         (JUNIT, {"build": "a b"}, "build"),
         (JUNIT, {"label": "branch"}, "label.0"),
         (JUNIT, {"sha": "4f1c2d9e0a"}, "repository"),
+        (JUNIT, {"pull_request": 7}, "sha"),
         (lines({"name": "t", "outcome": "green"}), lines_of_ours, "lines.2.outcome"),
         (lines(build="a b"), lines_of_ours, "lines.1.build"),
         (lines(labels={"a b": "c"}), lines_of_ours, "lines.1.labels.a b"),

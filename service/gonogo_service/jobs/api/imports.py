@@ -165,11 +165,13 @@ def _build(session: Session, name: str | None, commit: Commit | None) -> Build:
 
 
 def _commit(repository: str | None, sha: str | None, pull_request: int | None) -> Commit | None:
-    if sha is None and repository is None:
+    if sha is None and repository is None and pull_request is None:
         return None
     if sha is None or repository is None:
         missing = "sha" if sha is None else "repository"
-        raise FieldError(missing, None, "is required", limit="both repository and sha, or neither")
+        raise FieldError(
+            missing, None, "is required", limit="both repository and sha, or no commit"
+        )
     return Commit(repository=repository, sha=sha, pull_request=pull_request)
 
 
