@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import typer
@@ -44,7 +45,7 @@ def show_one(
     from gonogo.workloads import fault_names
 
     allow_installed()
-    kernel = named(kernel)
+    given, kernel = shlex.quote(kernel), named(kernel)
     if kernel not in KERNELS:
         fields.choice(kernel, [name for name in nameable() if name != kernel], "kernel")
     parameters = [
@@ -67,7 +68,7 @@ def show_one(
     other, shape = next(iter(faults)), ",".join(map(str, usual))
     words = f"\nBesides, each fault of its reference is a build, such as {other} (--json: all)."
     out.print(words, markup=False, soft_wrap=True)
-    command = f"\ngonogo check --kernel {kernel} --shape {shape} --build NAME"
+    command = f"\ngonogo check --kernel {given} --shape {shape} --build NAME"
     out.print(command, style="dim", soft_wrap=True)
 
 

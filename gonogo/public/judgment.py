@@ -139,7 +139,8 @@ def judge(
         from gonogo.judging.functions import case_of_function
 
         if epsilon is not None:
-            raise TypeError("epsilon: is one of the parameters of a reference")
+            given = f'parameters={{"epsilon": {epsilon}}}'
+            raise TypeError(f"epsilon: is one of the parameters of a reference ({given})")
         case: comparison.RunOutputs = case_of_function(
             reference,
             read,

@@ -293,7 +293,7 @@ def untraceable(x: Any) -> dict[str, Any]:
         ({"numerics": {"buffers": "bf16"}}, "numerics.buffers: unknown"),
         ({"program": "tt-trein"}, "program: is not a program of a function"),
         ({"tolerance": {"rtool": 1}}, "tolerance.rtool: unknown"),
-        ({"epsilon": 1e-5}, "epsilon: is one of the parameters of a reference"),
+        ({"epsilon": 1e-5}, 'of the parameters of a reference (parameters={"epsilon": 1e-05})'),
         ({"kernel": "rmsnorm_fw"}, "kernel, reference: exactly one of the two is required"),
         ({"reference": None}, "kernel, reference: exactly one of the two is required"),
     ],
