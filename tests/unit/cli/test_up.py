@@ -37,7 +37,9 @@ def test_a_taken_port_and_a_machine_without_redis_leave_no_folder(
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        with pytest.raises(InfrastructureError, match=f"127.0.0.1:{port} is taken"):
+        with pytest.raises(
+            InfrastructureError, match=f"127.0.0.1:{port}: address already in use; end"
+        ):
             start(tmp_path / "var", port)
     monkeypatch.setattr(redis_server, "program", missing)
     with pytest.raises(InfrastructureError, match="no redis-server"):

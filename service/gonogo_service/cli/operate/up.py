@@ -124,8 +124,10 @@ def _listen(host: str, port: int, any_port: bool) -> socket.socket:
         listening = listener(host, port)
     except OSError as problem:
         if not any_port:
+            reason = str(problem.strerror).partition(" (")[0].lower()
             raise InfrastructureError(
-                f"{host}:{port} is taken ({problem.strerror}); choose another with --port"
+                f"can't listen on {host}:{port}: {reason}; end what uses it, such as a demo, or "
+                "choose another with --port or --any-port"
             ) from problem
         listening = listener(host, 0)
     listening.set_inheritable(True)
