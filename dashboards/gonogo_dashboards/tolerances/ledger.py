@@ -40,8 +40,8 @@ class LedgerView(ListView):
     """The faults that the seeds of a test without a gauge could not have shown, by key"""
     weeks: tuple[Week, ...]
     bars: tuple[sparks.Bar, ...]
-    patch_url: str
-    """The patch of all tests on the page that have an advised tolerance; "" for none"""
+    patchable: tuple[str, ...]
+    """The tests on the page that have an advised tolerance, and that a suite ran"""
 
 
 @dataclass(frozen=True)
@@ -78,14 +78,16 @@ def listed(
     page = tolerances.page(session, gauged, **about)
     weeks = tuple(tolerances.weeks(session, gauged, memory, now))
     view = list_view(page, dict, urls.tolerances, now, given)
-    advised = [line["key"] for line in view.items if is_advised(line)]
+    entries = entry_names.latest(session, {line.key for line in page.items})
     return LedgerView(
         **vars(view),
-        entries=entry_names.latest(session, {line.key for line in page.items}),
+        entries=entries,
         limits=tolerances.detection_limits(session, page.items),
         weeks=weeks,
         bars=sparks.bars([(week.median or 0.0, _sentence(week), False) for week in weeks]),
-        patch_url=urls.tolerance_patch(advised) if advised else "",
+        patchable=tuple(
+            line["key"] for line in view.items if is_advised(line) and line["key"] in entries
+        ),
     )
 
 

@@ -1,6 +1,6 @@
 // Forms that create something through the API. The API checks the fields while one types, with the checks of the request itself.
 import { leave, send } from './actions.js';
-import { put, READ, Unreadable } from './form.js';
+import { beside, put, READ, Unreadable } from './form.js';
 import { pickTests } from './picker.js';
 
 const PAUSE_MS = 400;
@@ -61,7 +61,7 @@ export function create(form) {
     for (const { field, value, message } of problems) {
       const control = owner(field);
       if (!control) others.push(message);
-      else if (whole || control.value || touched.has(control.name)) words.set(control, [...(words.get(control) ?? []), withValue(message, value)]);
+      else if (whole || control.value || touched.has(control.name)) words.set(control, [...(words.get(control) ?? []), withValue(beside(control, field, message), value)]);
       else labels.add(control.dataset.label);
     }
     checked.textContent = labels.size ? `Still needed: ${[...labels].join(', ')}.` : '';

@@ -60,6 +60,13 @@ function joined(old, value) {
   return both;
 }
 
+/** Returns a message of the API for the control that it stands beside: without the path that the control's label says. */
+export function beside(control, field, message) {
+  const inner = field.startsWith(`${control.dataset.field}.`) ? field.slice(control.dataset.field.length + 1) : '';
+  const place = /^\d+$/.test(inner) ? `number ${inner} (counted from 0)` : inner;
+  return `${place}${place ? ' ' : ''}${message.startsWith(`${field}: `) ? message.slice(field.length + 2) : message}`;
+}
+
 /** Shows the fields of the chosen kinds of test and seeds, which a part names in `data-for`. */
 function suit(form) {
   const chosen = new Set([form.elements.kind.value, form.elements.policy.value]);
@@ -148,8 +155,10 @@ export function fill(form) {
   function mark(control, message) {
     const place = document.getElementById(`e-${control.name}`);
     if (place.textContent !== message) place.textContent = message;
-    if (message) control.setAttribute('aria-invalid', 'true');
-    else control.removeAttribute('aria-invalid');
+    if (message) {
+      control.setAttribute('aria-invalid', 'true');
+      control.closest('.folded')?.querySelector('.unfold')?.click();
+    } else control.removeAttribute('aria-invalid');
   }
 
   /** Returns the control of a field that the server names: the one whose path is its longest prefix. */
@@ -170,7 +179,7 @@ export function fill(form) {
     const others = [];
     for (const { field, message } of problems) {
       const control = owner(field);
-      if (control) words.set(control, [...(words.get(control) ?? []), message]);
+      if (control) words.set(control, [...(words.get(control) ?? []), beside(control, field, message)]);
       else others.push(message);
     }
     for (const control of form.querySelectorAll('[aria-describedby]')) mark(control, (words.get(control) ?? []).join('; '));

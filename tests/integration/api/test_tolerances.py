@@ -279,6 +279,7 @@ def test_the_page_has_the_list_and_its_form_makes_the_patch(api: Api) -> None:
     keys = stored(api, yaml.safe_load(FILE), FILE)
     gauge(api, LOOSE, "drop-s1")
     api.client.post("/api/v1/builds", json={"name": "main", "executor": "pytest"})
+    gauge(api, {**LOOSE, "shape": [24, 64]}, "drop-s1")  # no suite ran it
     api.submit(**SELECTION)  # a test of a program, which no gauge takes
     page = api.client.get("/tolerances").text
     assert 'href="/tolerances"' in api.client.get("/").text, "the navigation leads to it"
@@ -286,7 +287,8 @@ def test_the_page_has_the_list_and_its_form_makes_the_patch(api: Api) -> None:
     assert ">1 of 17</a><small>on <bdi>emulator</bdi>, n150</small>" in page
     assert "Not gauged" in page
     assert f'name="test" value="{keys["small"]}"' in page
-    assert page.count('name="test"') == 1, "only a test with advice can be selected"
+    assert page.count('name="test"') == 1, "only a test with advice and a suite can be selected"
+    assert page.count("no suite ran it") == 1
     lines = api.client.get("/tolerances.json").json()
     assert lines["items"] == api.get("/tolerances")["items"]
     assert {line["kernel"] for line in lines["items"]} == {"layernorm_bw"}
