@@ -13,7 +13,7 @@ from gonogo_dashboards.kit.list_view import list_of
 from gonogo_dashboards.kit.navigation import Entry
 from gonogo_dashboards.kit.site import Site
 from gonogo_dashboards.runs import run_page
-from gonogo_service.schedules.api import SCHEDULE, SCHEDULES, details
+from gonogo_service.schedules.api import SCHEDULE, SCHEDULES
 from gonogo_service.suites.runs_api import RUN
 
 NAVIGATION = (
@@ -48,6 +48,6 @@ def add(site: Site) -> None:
         urls.SCHEDULES,
         "runs/schedules.html",
         SCHEDULE,
-        list_of(SCHEDULES, urls.schedules, lambda *given: details(None, *given)),
+        list_of(SCHEDULES, urls.schedules),
         "Which suites run when?",
     )

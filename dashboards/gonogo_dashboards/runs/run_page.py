@@ -18,19 +18,16 @@ from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_view import ListView, list_of
 from gonogo_dashboards.kit.ranges import Choice
-from gonogo_service.kit import rows
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.suites import run_changes
 from gonogo_service.suites import runs as stored_runs
 from gonogo_service.suites.model import RunRow
 from gonogo_service.suites.run_changes import Change, RunChanges
-from gonogo_service.suites.runs_api import RUN, RUNS, JobOfRun, details
+from gonogo_service.suites.runs_api import RUNS, JobOfRun, details
 
 MAX_SUITES = 12
 """Suites that the list offers: those that ran last."""
-_runs = list_of(
-    RUNS, urls.runs, lambda session, run: rows.values(RUN, stored_runs.current(session, run))
-)
+_runs = list_of(RUNS, urls.runs)
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,11 @@ from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.resource import Act, Resource
 from gonogo_service.people import idempotency_keys
 from gonogo_service.people.context import Ctx, Submitter
-from gonogo_service.schedules import noun, store
+from gonogo_service.schedules import noun
 from gonogo_service.schedules.model import DueRow, ScheduleRow
 from gonogo_service.schedules.noun import ScheduleIn
 from gonogo_service.suites import runs_api, submission
 
-UPCOMING = 5
-LAST = 10
 RETIMING = ("cron", "timezone", "paused")
 """The fields whose change sets the next due time."""
 _DUE: Any = rows.answer_of(DueRow)
@@ -32,15 +30,7 @@ SCHEDULE = rows.extended_answer(
     upcoming=(list[datetime], "Its next due times; none while it is paused"),
     last=(list[_DUE], "Its last due times, newest first"),
 )
-
-
-def details(_context: object, session: Session, schedule: ScheduleRow) -> dict[str, Any]:
-    """Return a schedule with its next and its last due times."""
-    last = store.dues(session, schedule.id, LAST)
-    return rows.values(SCHEDULE, schedule, upcoming=schedule.upcoming(UPCOMING), last=last)
-
-
-SCHEDULES = Resource(noun.SCHEDULES, ScheduleRow, answer=SCHEDULE, show=details)
+SCHEDULES = Resource(noun.SCHEDULES, ScheduleRow, answer=SCHEDULE)
 router = SCHEDULES.router
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from sqlalchemy import ForeignKey, Index, Text, text
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy import ForeignKey, Index, Text, and_, func, select, text
+from sqlalchemy.orm import Mapped, aliased, mapped_column, relationship
 
 from gonogo.ci.cron import CronLine
 from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.database.columns import INTERNAL, IdType, WordOf
 from gonogo_service.kit.database.states import DueOutcome
 
+UPCOMING, LAST = 5, 10
+"""The due times that a schedule shows, ahead and past."""
 Overlap = Literal["skip", "allow"]
 _DUE = text("next_at IS NOT NULL")
 
@@ -40,11 +42,12 @@ class ScheduleRow(Base):
         Index("ix_schedules_next", "next_at", sqlite_where=_DUE, postgresql_where=_DUE),
     )
 
-    def upcoming(self, count: int) -> list[datetime]:
+    @property
+    def upcoming(self) -> list[datetime]:
         """Return its next due times; none while it is paused."""
         if self.next_at is None:
             return []
-        return [self.next_at, *CronLine(self.cron, self.timezone).next(self.next_at, count - 1)]
+        return [self.next_at, *CronLine(self.cron, self.timezone).next(self.next_at, UPCOMING - 1)]
 
 
 class DueRow(Base):
@@ -62,3 +65,19 @@ class DueRow(Base):
     run: Mapped[str | None] = mapped_column("run_id", IdType)
     reason: Mapped[str | None]
     at: Mapped[datetime]
+
+
+_DUES = select(
+    DueRow,
+    func.row_number()
+    .over(partition_by=DueRow.schedule_id, order_by=DueRow.due_at.desc())
+    .label("place"),
+).subquery()
+_LAST = aliased(DueRow, _DUES)
+ScheduleRow.last = relationship(  # type: ignore[attr-defined]
+    _LAST,
+    primaryjoin=and_(_LAST.schedule_id == ScheduleRow.id, _DUES.c.place <= LAST),
+    order_by=_LAST.due_at.desc(),
+    viewonly=True,
+    lazy="selectin",
+)

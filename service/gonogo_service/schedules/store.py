@@ -34,9 +34,3 @@ def claim(session: Session, schedule_id: str, due_at: datetime, *, now: datetime
     session.add(row)
     session.flush()
     return row
-
-
-def dues(session: Session, schedule_id: str, limit: int) -> list[DueRow]:
-    """Return the last due times of a schedule, newest first."""
-    query = select(DueRow).where(DueRow.schedule_id == schedule_id)
-    return list(session.scalars(query.order_by(DueRow.due_at.desc()).limit(limit)))

@@ -23,6 +23,7 @@ from gonogo_service.jobs import closing
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.jobs.new_job import NewJob
+from gonogo_service.kit.database.each import among
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import is_id, new_id
 from gonogo_service.kit.database.states import FINAL_JOB, JobState, RunState
@@ -117,8 +118,8 @@ def get(session: Session, run_id: str) -> tuple[RunRow, list[RunJob]] | None:
     row = session.get(RunRow, run_id) if is_id(run_id) else None
     if row is None:
         return None
-    run_jobs = members(session, run_id)
-    return current(session, row, run_jobs), run_jobs
+    current(session, row)
+    return row, members(session, run_id)
 
 
 def newest(session: Session, limit: int, **fields: Any) -> list[RunRow]:
@@ -135,15 +136,14 @@ def newest_of_suites(session: Session, limit: int) -> list[RunRow]:
     return list(session.scalars(query))
 
 
-def current(session: Session, row: RunRow, run_jobs: Sequence[RunJob] | None = None) -> RunRow:
-    """Return a run with the counts of its jobs as they are now; nothing is written."""
-    if not row.state.final:
-        for name, value in _counts(members(session, row.id) if run_jobs is None else run_jobs):
-            if name == "ended":
-                row.ended = value
-            else:
-                set_committed_value(row, name, value)
-    return row
+def current(session: Session, *rows: RunRow) -> None:
+    """Set the counts of open runs to those of their jobs as they are now; nothing is written."""
+    is_open = {row.id: row for row in rows if not row.state.final}
+    for run_id, jobs_now in _jobs_of(session, list(is_open)).items():
+        row = is_open[run_id]
+        row.ended = sum(job.state.final for job in jobs_now)
+        for name, value in _counts(jobs_now).items():
+            set_committed_value(row, name, value)
 
 
 def members(session: Session, run_id: str) -> list[RunJob]:
@@ -194,9 +194,9 @@ def cancel(session: Session, run_id: str, *, now: datetime | None = None) -> Run
     if not is_id(run_id):
         return None
     # Lock the jobs first, in the order of their ids like everyone who locks several; the run last.
-    for job_id in session.scalars(
-        select(RunJobRow.job_id).where(RunJobRow.run_id == run_id).order_by(RunJobRow.job_id)
-    ).all():
+    query = select(RunJobRow.job_id).where(RunJobRow.run_id == run_id).order_by(RunJobRow.job_id)
+    job_ids = session.scalars(query).all()
+    for job_id in job_ids:
         closing.lock(session, job_id)
     row = session.get(RunRow, run_id, with_for_update=True, populate_existing=True)
     if row is None:
@@ -205,10 +205,11 @@ def cancel(session: Session, run_id: str, *, now: datetime | None = None) -> Run
         row.state = RunState.cancelling
         row.version += 1
         session.flush()
-        for member in members(session, run_id):
-            jobs.cancel(session, member.id, now=now)
+        for job_id in job_ids:
+            jobs.cancel(session, job_id, now=now)
         finish(session, run_id, now=now)
-    return current(session, row)
+    current(session, row)
+    return row
 
 
 def all_ended(session: Session) -> list[str]:
@@ -229,9 +230,9 @@ def all_ended(session: Session) -> list[str]:
 
 def recount(session: Session, row: RunRow) -> None:
     """Count an ended run anew, after one of its jobs was deleted. The caller holds its lock."""
-    run_jobs = members(session, row.id)
-    _conclude(row, run_jobs)
-    row.job_count = len(run_jobs)
+    left = _jobs_of(session, [row.id])[row.id]
+    _conclude(row, left)
+    row.job_count = len(left)
     row.version += 1
     session.flush()
 
@@ -244,10 +245,10 @@ def finish(session: Session, run_id: str, *, now: datetime) -> RunRow | None:
     row = session.get(RunRow, run_id, with_for_update=True, populate_existing=True)
     if row is None or row.state.final:
         return None
-    run_jobs = members(session, run_id)
-    if not all(member.state.final for member in run_jobs):
+    ended = _jobs_of(session, [run_id])[run_id]
+    if not all(job.state.final for job in ended):
         return None
-    _conclude(row, run_jobs)
+    _conclude(row, ended)
     row.state = RunState.cancelled if row.state == RunState.cancelling else RunState.finished
     row.finished_at = now
     row.version += 1
@@ -262,11 +263,11 @@ def finish(session: Session, run_id: str, *, now: datetime) -> RunRow | None:
     return row
 
 
-def _conclude(row: RunRow, run_jobs: Sequence[RunJob]) -> None:
+def _conclude(row: RunRow, ended: Sequence[Any]) -> None:
     """Store the counts and the verdict of a run whose jobs have all ended."""
-    for name, value in _counts(run_jobs):
+    for name, value in _counts(ended).items():
         setattr(row, name, value)
-    row.verdict = verdict_of([member.verdict for member in run_jobs])
+    row.verdict = verdict_of([job.verdict for job in ended])
 
 
 def verdict_of(verdicts: Sequence[Verdict | None]) -> Verdict | None:
@@ -279,21 +280,31 @@ def verdict_of(verdicts: Sequence[Verdict | None]) -> Verdict | None:
     return None if None in verdicts and worst in (Verdict.pass_, Verdict.not_run) else worst
 
 
-def _counts(run_jobs: Sequence[RunJob]) -> list[tuple[str, Any]]:
-    """Return the counts of a run's jobs by the names of RunRow's attributes."""
+def _jobs_of(session: Session, run_ids: Sequence[str]) -> dict[str, list[Any]]:
+    """Return what counts of the jobs of each run."""
+    about = JobRow.state, JobRow.verdict, JobRow.total, JobRow.done, JobRow.counts
+    query = select(RunJobRow.run_id, *about, JobRow.red, JobRow.hollow)
+    query = query.join(RunJobRow, RunJobRow.job_id == JobRow.id)
+    of_run: dict[str, list[Any]] = {run_id: [] for run_id in run_ids}
+    for job in session.execute(query.where(among(session, RunJobRow.run_id, run_ids))):
+        of_run[job.run_id].append(job)
+    return of_run
+
+
+def _counts(run_jobs: Sequence[Any]) -> dict[str, Any]:
+    """Return the counts of a run's jobs by the names of RunRow's columns."""
     seeds: Counter[str] = Counter()
-    for member in run_jobs:
-        seeds.update(member.counts)
-    verdicts = Counter[str](member.verdict for member in run_jobs if member.verdict is not None)
-    return [
-        ("ended", sum(member.state.final for member in run_jobs)),
-        ("total", sum(member.total for member in run_jobs)),
-        ("done", sum(member.done for member in run_jobs)),
-        ("counts", by_verdict(seeds)),
-        ("job_counts", by_verdict(verdicts)),
-        ("red", sum(member.red > 0 for member in run_jobs)),
-        ("hollow", sum(member.hollow > 0 for member in run_jobs)),
-    ]
+    for job in run_jobs:
+        seeds.update(job.counts)
+    verdicts = Counter[str](job.verdict for job in run_jobs if job.verdict is not None)
+    return {
+        "total": sum(job.total for job in run_jobs),
+        "done": sum(job.done for job in run_jobs),
+        "counts": by_verdict(seeds),
+        "job_counts": by_verdict(verdicts),
+        "red": sum(job.red > 0 for job in run_jobs),
+        "hollow": sum(job.hollow > 0 for job in run_jobs),
+    }
 
 
 def place_of_job(session: Session, job_id: str) -> tuple[str | None, str | None] | None:

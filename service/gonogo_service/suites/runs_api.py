@@ -13,6 +13,7 @@ from gonogo.spec.verdicts import Verdict
 from gonogo_service.jobs.api.schemas import JobLinks
 from gonogo_service.jobs.api.schemas import links as job_links
 from gonogo_service.kit import idempotency, rows
+from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.states import RunState
 from gonogo_service.kit.problems import BadField
 from gonogo_service.kit.resource import Act, Resource
@@ -66,25 +67,31 @@ DETAILS = rows.extended_answer(
 
 def details(_context: object, session: Session, run: RunRow) -> dict[str, Any]:
     """Return a run with its jobs, as they are now."""
-    members = runs.members(session, run.id)
+    runs.current(session, run)
     ((_, changes),) = run_changes.read(session, select(RunRow).where(RunRow.id == run.id))
     changed = {one.job: (one.change, one.before) for one in changes.jobs}
     tests = [
         JobOfRun(**vars(job), change=change, verdict_before=before, links=job_links(job.id))
-        for job in members
+        for job in runs.members(session, run.id)
         for change, before in (changed.get(job.id, (None, None)),)
     ]
-    now = runs.current(session, run, members)
-    return rows.values(DETAILS, now, before=changes.before, tests=tests)
+    return rows.values(DETAILS, run, before=changes.before, tests=tests)
 
 
-RUNS = Resource(
+class _Runs(Resource[RunRow]):
+    def page(self, session: Session, **filters: Any) -> Page[RunRow]:
+        """Return a page of runs, open ones with the counts of their jobs now."""
+        page = super().page(session, **filters)
+        runs.current(session, *page.items)
+        return page
+
+
+RUNS = _Runs(
     noun.RUNS,
     RunRow,
     answer=DETAILS,
     line=RUN,
     show=details,
-    show_line=lambda _context, session, run: runs.current(session, run),
     where={"suite": RunRow.name},
 )
 router = RUNS.router

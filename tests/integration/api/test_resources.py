@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import inspect
+from sqlalchemy import event, inspect
 
 import stored_jobs
 from api import JOB, Api, in_process, refusal
@@ -147,6 +147,23 @@ def test_a_list_as_csv_has_the_fields_of_its_items(api: Api, noun: str) -> None:
     ]
     assert answer.headers.get(NEXT) == page["next"]
     assert not page["items"] or set(lines[0]) == set(page["items"][0])
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_a_long_list_takes_no_more_statements_than_a_short_one(api: Api, noun: str) -> None:
+    statements: list[str] = []
+
+    def note(*given: Any) -> None:
+        statements.append(given[2])
+
+    numbers = set()
+    event.listen(api.context.engine, "before_cursor_execute", note)
+    for limit in (1, 3):
+        api.get(NOUNS[noun].noun.address, params={"limit": limit})
+        numbers.add(len(statements))
+        statements.clear()
+    event.remove(api.context.engine, "before_cursor_execute", note)
+    assert len(numbers) == 1
 
 
 @pytest.mark.parametrize("noun", NOUNS)
