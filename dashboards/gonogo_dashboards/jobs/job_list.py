@@ -12,6 +12,7 @@ from gonogo import urls
 from gonogo_dashboards.kit import commands, ranges
 from gonogo_dashboards.kit.list_rows import job_line
 from gonogo_dashboards.kit.list_view import ListView
+from gonogo_service.jobs import job_attempts
 from gonogo_service.jobs.api.jobs import JOBS
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.results import tallies
@@ -43,7 +44,9 @@ def jobs(
     if period.value != "all":
         given[ranges.PARAMETER] = period.value
     entries = entry_names.latest(session, {job.test_key for job in page.items})
-    devices = tallies.devices(session, [job.id for job in page.items])
+    ids = [job.id for job in page.items]
+    devices = tallies.devices(session, ids)
+    devices |= job_attempts.devices(session, [one for one in ids if one not in devices])
     return JobsView(
         items=tuple(
             job_line(job, now, entries.get(job.test_key), devices.get(job.id, ()))

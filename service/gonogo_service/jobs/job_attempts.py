@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sqlalchemy import select
 from sqlalchemy.orm import Session, defer, load_only
 
 from gonogo_service.jobs.model import AttemptRow
+from gonogo_service.kit.database.each import among
 from gonogo_service.kit.database.ids import is_id
 from gonogo_service.kit.database.states import OPEN_ATTEMPT, AttemptState
 
@@ -28,6 +31,16 @@ def for_page(session: Session, job_id: str) -> list[AttemptRow]:
         )
     ]
     return sorted(attempts, key=lambda attempt: attempt.id)
+
+
+def devices(session: Session, job_ids: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Return the devices of the attempts of jobs that have no results yet, by job, in order."""
+    table, of_job = AttemptRow, dict[str, tuple[str, ...]]()
+    query = select(table.job_id, table.device).distinct().order_by(table.device)
+    query = query.where(among(session, table.job_id, job_ids), table.device.is_not(None))
+    for job, device in session.execute(query):
+        of_job[job] = (*of_job.get(job, ()), str(device))
+    return of_job
 
 
 def readings(session: Session, job_id: str) -> list[AttemptRow]:

@@ -64,10 +64,15 @@ def test_the_list_says_where_and_how_long_jobs_ran_and_finds_those_of_a_kernel(a
         stored_jobs.report(session, job.id, rows)
         clock.shift(125)
         stored_jobs.finish(session, job.id)
+        running = stored_jobs.submit(session, build="b2")
+        stored_jobs.fleet(session, running)
+    (line,) = api.client.get("/jobs.json?build=b2").json()["items"]
+    assert (line["done"], line["device"]) == (0, "lab-1/wormhole:0"), "before its first result"
     other = api.submit(test={"kernel": "softmax", "shape": [32, 64]}, build="correct")
-    shown = api.client.get("/jobs?kernel=layernorm_bw").text
-    (line,) = api.client.get("/jobs.json?kernel=layernorm_bw").json()["items"]
-    (listed,) = api.get("/jobs?kernel=layernorm_bw")["items"]
+    query = "kernel=layernorm_bw&state=finished"
+    shown = api.client.get(f"/jobs?{query}").text
+    (line,) = api.client.get(f"/jobs.json?{query}").json()["items"]
+    (listed,) = api.get(f"/jobs?{query}")["items"]
     assert line["id"] == listed["id"] == job.id != other
     assert (line["device"], line["duration_s"]) == ("d0 and 2 more", 125.0)
     assert '<td class="device">d0 and 2 more</td>' in shown
