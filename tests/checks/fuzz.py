@@ -129,7 +129,7 @@ _CHECK_RUN = (
 )
 _BEAT = (
     b'{"worker": "h/chip:0/1", "device": "h/chip:0", "queues": ["a.b.c"], "attempt": "x", '
-    b'"attempt_device": "h/chip:0", "seed": 1, "stage": "running", "devices": [{"device": '
+    b'"seed": 1, "stage": "running", "devices": [{"device": '
     b'"h/chip:0", "host": "h", "queue": "a.b.c", "name": "chip:0", "arch": "b", "board": "c", '
     b'"health": "good", "reason": null, "firmware": {"fw": "1", "cm": 2}}]}'
 )

@@ -79,8 +79,7 @@ def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> Repor
     assert here is not None
     may_tell = changes.has_room(session, here, "health", now=now)
     digest = " ".join(f"{name}={value}" for name, value in sorted(outputs.items()))
-    at = heartbeats.canary_time(body, now)
-    is_new = _store(session, here, key, digest, at, may_tell)
+    is_new = _store(session, here, key, digest, now, may_tell)
     if is_new is None or here.health not in COUNTED:
         return ReportOutcome(changed)
     rows = _present(session, key, here)
@@ -139,12 +138,12 @@ def _store(
     device: DeviceRow,
     key: Mapping[str, str],
     digest: str,
-    at: datetime,
+    now: datetime,
     may_tell: bool,
 ) -> bool | None:
     """Store a canary; return whether its digest is new for the device.
 
-    It is None if a later canary is already stored, and for another build's without room for it.
+    None: it is of another build, for which there is no room.
     """
     row = session.get(CanaryRow, {"device_id": device.id, **key})
     if row is None:
@@ -154,14 +153,12 @@ def _store(
         latest = select(table).where(table.device_id == device.id).order_by(table.at.desc())
         for oldest in session.scalars(latest.offset(MAX_CANARIES - 1)):
             session.delete(oldest)
-        row = CanaryRow(device_id=device.id, **key, digest="", since=at, at=at)
+        row = CanaryRow(device_id=device.id, **key, digest="", since=now, at=now)
         session.add(row)
-    if at < row.at:
-        return None
     is_new = digest != row.digest
     if is_new:
-        row.digest, row.since, row.accused = digest, at, False
-    row.at = at
+        row.digest, row.since, row.accused = digest, now, False
+    row.at = now
     session.flush()
     return is_new
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import func, select
@@ -162,7 +162,7 @@ def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> bool:
             outputs=evidence["digests"],
             executor=str(evidence.get("executor") or ""),
             replay=str(storable(evidence.get("replay") or ""))[:MAX_REPLAY],
-            at=canary_time(body, now),
+            at=now,
         )
     if body.get("routine") and passed and row.health is not DeviceHealth.bad:
         return False
@@ -178,17 +178,6 @@ def report(session: Session, body: Mapping[str, Any], *, now: datetime) -> bool:
         {**evidence, "reported": after.value},
         now=now,
     )
-
-
-def canary_time(body: Mapping[str, Any], now: datetime) -> datetime:
-    """Return when a report's canary passed, as its host knows the service's time.
-
-    It is `now` if the report has no valid time, or one in the future.
-    """
-    try:
-        return min(now, datetime.fromtimestamp(float(body["at"]), UTC))
-    except (KeyError, TypeError, ValueError, OverflowError, OSError):
-        return now
 
 
 def measured(

@@ -239,4 +239,8 @@ def _increase(
         }
         for size, start in sorted(parts)
     ]
-    dialect.increase(session, DevicePeriodRow, rows, _COUNTS)
+    dialect.merge(session, DevicePeriodRow, rows, _counted)
+
+
+def _counted(old: Any, new: Any) -> dict[str, Any]:
+    return {name: old[name] + new[name] for name in _COUNTS}

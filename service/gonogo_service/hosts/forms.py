@@ -68,7 +68,6 @@ class HostHeartbeat(BaseModel, strict=True):
     version: Text | None = None
     clock: Annotated[float, Field(ge=0, lt=1e12)] | None = None
     attempt: Label | None = None
-    attempt_device: Label | None = None
     seed: int | None = Field(None, ge=0, le=2**53)
     stage: Label | None = None
     queues: list[Label] = Field([], max_length=256)
@@ -177,6 +176,7 @@ class HealthReport(BaseModel, strict=True):
     worker: Name
     health: Literal["good", "bad"]
     reason: str | None = None
+    routine: bool | None = None
     evidence: HealthEvidence | None = None
 
 

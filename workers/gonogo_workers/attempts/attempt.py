@@ -123,7 +123,7 @@ class Attempt:
         """Run the chunk to its end; send `finished` in every case."""
         context, attempt = self._context, self.chunk.attempt
         outcome, error = EndOfAttempt.done, None
-        context.vitals.begin(attempt, context.device.identity)
+        context.vitals.begin(attempt)
         too_long = f"the attempt took longer than {context.chunk_deadline_s:g} s"
         alarm = threading.Timer(
             context.chunk_deadline_s, self.stop, (EndOfAttempt.error, 0.0, too_long)

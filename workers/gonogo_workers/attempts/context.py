@@ -21,13 +21,12 @@ class Vitals:
     """
 
     attempt: str | None = None
-    device: str | None = None
     seed: int | None = None
     stage: str = "idle"
 
-    def begin(self, attempt: str, device: str) -> None:
-        """Record that an attempt begins on a device."""
-        self.seed, self.device, self.attempt = None, device, attempt
+    def begin(self, attempt: str) -> None:
+        """Record that an attempt begins."""
+        self.seed, self.attempt = None, attempt
 
     def end(self) -> None:
         """Record that the attempt has ended."""

@@ -105,7 +105,6 @@ class Heartbeat:
             **self._identity(),
             "clock": time.time(),
             "attempt": attempt,
-            "attempt_device": vitals.device,
             "seed": vitals.seed,
             "stage": vitals.stage,
         }
