@@ -218,13 +218,8 @@ def search_states(
             continue
         for low, high in ((part.low, part.culprit - 1), (part.culprit, part.high)):
             if low < high:
-                part_of: dict[str, Any] = {
-                    "pending": pending,
-                    "want": want,
-                    "low": low,
-                    "high": high,
-                }
-                states.append(search_state(tallies, sharp=sharp, **part_of))
+                limits: Any = {"low": low, "high": high, "pending": pending, "want": want}
+                states.append(search_state(tallies, sharp=sharp, **limits))
                 open_parts.append(states[-1])
     return tuple(states)
 

@@ -82,66 +82,6 @@ def steps() -> tuple[float, float]:
     return math.log((1 - flaky) / (1 - stable)), math.log(flaky / stable)
 
 
-def decide(
-    failures: int,
-    seeds: int,
-    most: int,
-    *,
-    unexplained: int = 0,
-    to_the_end: bool = False,
-    silent: int = 0,
-    ran: int = 0,
-    mean_ms: float | None = None,
-) -> Decision:
-    """Return whether to stop after `seeds` kernel outcomes, `failures` of them red.
-
-    The ratio depends on the counts only, so seeds may arrive in any order and in batches.
-
-    unexplained: seeds whose error rounding doesn't explain; one stops the job unless `to_the_end`.
-    silent: further seeds that ran and say nothing about the kernel (infrastructure); they use up
-    `most`. ran: how many seeds actually ran, where some ran after the deciding one; only the others
-    are saved. mean_ms: the mean time of a seed. Raises ValueError for impossible counts.
-    """
-    if not 0 <= failures <= seeds or most < 1 or unexplained < 0 or silent < 0:
-        raise ValueError(f"impossible counts: {failures} failures of {seeds} seeds of {most}")
-    passed, failed = steps()
-    low, high = bounds()
-    evidence = (seeds - failures) * passed + failures * failed
-    if unexplained and not to_the_end:
-        state = Stopping.wrong
-    elif evidence <= low + TIE:
-        state = Stopping.stable
-    elif evidence >= high - TIE:
-        state = Stopping.flaky
-    else:
-        state = Stopping.undecided if seeds + silent >= most else Stopping.more
-    is_open = state is Stopping.more
-    needed = min(most - seeds - silent, math.ceil((low + TIE - evidence) / passed))
-    saved = max(0, most - max(seeds + silent, ran)) * (mean_ms or 0.0)
-    apart = f" ({silent} more say nothing of the kernel)" if silent else ""
-    words = f"{failures} of {seeds} seeds failed{apart}: not decided yet"
-    if not is_open:
-        reason = _REASONS[state].format(
-            stable=POLICY.stable_rate, flaky=POLICY.flaky_rate, most=most
-        )
-        savings = f"; {saved / 1000:.3g} s of device time saved" if saved else ""
-        words = (
-            f"stopped after {seeds} of at most {most} seeds{apart}, {failures} failed:"
-            f" {reason}{savings}"
-        )
-    return Decision(
-        state=state,
-        seeds=seeds,
-        most=most,
-        failures=failures,
-        evidence=evidence,
-        bounds=(low, high),
-        needed=needed if is_open else 0,
-        saved_ms=None if mean_ms is None or is_open else saved,
-        words=words,
-    )
-
-
 @dataclass(frozen=True)
 class Progress:
     """The seeds of a job that the decision has read, in order and without a gap.
@@ -183,16 +123,52 @@ class Progress:
     def decide(
         self, most: int, *, to_the_end: bool = False, ran: int = 0, mean_ms: float | None = None
     ) -> Decision:
-        """Return `decide` of these counts; mean_ms: the mean time of a seed."""
-        return decide(
-            self.failures,
-            self.counted,
-            most,
-            unexplained=self.unexplained,
-            to_the_end=to_the_end,
-            silent=self.seen - self.counted,
-            ran=ran,
-            mean_ms=mean_ms,
+        """Return whether to stop after these seeds, of at most `most`.
+
+        The ratio depends on the counts only, so seeds may arrive in any order and in batches. An
+        unexplained seed stops the job unless `to_the_end`. Seeds that say nothing about the kernel
+        use up `most`. ran: how many seeds actually ran, where some ran after the deciding one; only
+        the others are saved. mean_ms: the mean time of a seed. Raises ValueError for impossible
+        counts.
+        """
+        failures, seeds, silent = self.failures, self.counted, self.seen - self.counted
+        if not 0 <= failures <= seeds or most < 1 or self.unexplained < 0 or silent < 0:
+            raise ValueError(f"impossible counts: {failures} failures of {seeds} seeds of {most}")
+        passed, failed = steps()
+        low, high = bounds()
+        evidence = (seeds - failures) * passed + failures * failed
+        if self.unexplained and not to_the_end:
+            state = Stopping.wrong
+        elif evidence <= low + TIE:
+            state = Stopping.stable
+        elif evidence >= high - TIE:
+            state = Stopping.flaky
+        else:
+            state = Stopping.undecided if self.seen >= most else Stopping.more
+        is_open = state is Stopping.more
+        needed = min(most - self.seen, math.ceil((low + TIE - evidence) / passed))
+        saved = max(0, most - max(self.seen, ran)) * (mean_ms or 0.0)
+        apart = f" ({silent} more say nothing of the kernel)" if silent else ""
+        words = f"{failures} of {seeds} seeds failed{apart}: not decided yet"
+        if not is_open:
+            reason = _REASONS[state].format(
+                stable=POLICY.stable_rate, flaky=POLICY.flaky_rate, most=most
+            )
+            savings = f"; {saved / 1000:.3g} s of device time saved" if saved else ""
+            words = (
+                f"stopped after {seeds} of at most {most} seeds{apart}, {failures} failed:"
+                f" {reason}{savings}"
+            )
+        return Decision(
+            state=state,
+            seeds=seeds,
+            most=most,
+            failures=failures,
+            evidence=evidence,
+            bounds=(low, high),
+            needed=needed if is_open else 0,
+            saved_ms=None if mean_ms is None or is_open else saved,
+            words=words,
         )
 
 

@@ -7,6 +7,7 @@ SciPy's.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 _TINY = 1e-300
@@ -61,16 +62,7 @@ def beta_quantile(q: float, a: float, b: float) -> float:
         raise ValueError(f"a probability is between 0 and 1, not {q}")
     if q in (0.0, 1.0):
         return q
-    low, high = 0.0, 1.0
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        if beta_cdf(middle, a, b) < q:
-            low = middle
-        else:
-            high = middle
-        if high - low <= _PRECISION * high:
-            break
-    return (low + high) / 2
+    return sum(_halved(0.0, 1.0, lambda x: beta_cdf(x, a, b) < q)) / 2
 
 
 @lru_cache(maxsize=4096)
@@ -79,15 +71,17 @@ def student_quantile(p: float, freedom: float) -> float:
     low, high = 0.0, 1.0
     while student_tail(high, freedom) > p:
         low, high = high, 2 * high
+    return _halved(low, high, lambda t: student_tail(t, freedom) > p)[1]
+
+
+def _halved(low: float, high: float, is_below: Callable[[float], bool]) -> tuple[float, float]:
+    """Return the ends of an interval about the first number that isn't below, to the last bits."""
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        if student_tail(middle, freedom) > p:
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if is_below(middle) else (low, middle)
         if high - low <= _PRECISION * high:
             break
-    return high
+    return low, high
 
 
 def student_tail(t: float, freedom: float) -> float:

@@ -17,7 +17,7 @@ import httpx
 
 import gonogo.settings
 from gonogo.cli.kit.waiting import PATIENCE_S, POLL_S, Patience
-from gonogo.errors import InfrastructureError, JobError
+from gonogo.errors import GonogoError, InfrastructureError, JobError
 from gonogo.urls import API
 
 PAGE = 500
@@ -30,20 +30,20 @@ SEND_S = 300.0
 """A large file is stored in one transaction before it is answered."""
 
 
-class Refused(JobError):
-    """The server refuses a request; `document` is its problem document."""
+class Answered(GonogoError):
+    """The server answers with a problem; `document` is its problem document."""
 
     def __init__(self, message: str, document: dict[str, Any]) -> None:
         super().__init__(message)
         self.document = document
 
 
-class Unwell(InfrastructureError):
-    """The server itself fails; `document` is its problem document."""
+class Refused(Answered, JobError):
+    """The server refuses a request."""
 
-    def __init__(self, message: str, document: dict[str, Any]) -> None:
-        super().__init__(message)
-        self.document = document
+
+class Unwell(Answered, InfrastructureError):
+    """The server itself fails."""
 
 
 def server_url() -> str:

@@ -117,7 +117,7 @@ def _growing(count: int, planned: int, most: int) -> int:
 
 @lru_cache(maxsize=64)
 def _earliest(count: int) -> int:
-    return sequential.decide(0, 0, count).needed
+    return sequential.Progress().decide(count).needed
 
 
 def expand(seeds: Mapping[str, Any] | Sequence[int]) -> Sequence[int]:

@@ -10,7 +10,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gonogo.flakiness.rates import Outcome
-from gonogo.flakiness.sequential import Progress, Stopping, bounds, decide, more_for_suspects, plan
+from gonogo.flakiness.sequential import (
+    Decision,
+    Progress,
+    Stopping,
+    bounds,
+    more_for_suspects,
+    plan,
+)
+
+
+def decide(
+    failures: int,
+    seeds: int,
+    most: int,
+    *,
+    unexplained: int = 0,
+    silent: int = 0,
+    **options: Any,
+) -> Decision:
+    return Progress(seeds + silent, seeds, failures, unexplained).decide(most, **options)
 
 
 def test_run_lengths_are_those_of_the_figures() -> None:
