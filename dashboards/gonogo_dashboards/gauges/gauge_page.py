@@ -65,7 +65,7 @@ def listed(
     """Return a page of gauges that match the filters. Raises BadCursor."""
     page = list_of(GAUGES, urls.gauges)(session, query, cursor, limit, now)
     entries = entry_names.latest(session, {line["test_key"] for line in page.items})
-    slacks = {one["id"]: GaugedSlack.of(store.get(session, one["id"])) for one in page.items}
+    slacks = store.of_gauges(session, [line["id"] for line in page.items])
     return GaugeList(**vars(page), entries=entries, slacks=slacks)
 
 
@@ -76,7 +76,7 @@ def one(
 
     The query chooses its curves (curves.CHOICES).
     """
-    row = store.get(session, gauge_id)
+    row = GAUGES.get(session, gauge_id)
     if row is None:
         return None
     report, chosen = row.report, {name: query.get(name) for name in curves.CHOICES}

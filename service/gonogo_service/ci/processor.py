@@ -30,7 +30,7 @@ from gonogo_service.ci import rules as ci_rules
 from gonogo_service.ci.github import PER_PAGE, GitHub, GitHubError
 from gonogo_service.ci.model import CommitCheckRow, IncomingDeliveryRow, RuleOutcome
 from gonogo_service.ci.started_runs import start
-from gonogo_service.gauges import store as gauges
+from gonogo_service.gauges.model import GaugeRow
 from gonogo_service.kit.background_context import BackgroundContext, log
 from gonogo_service.kit.database.states import HookSource, IncomingState
 from gonogo_service.suites import runs
@@ -272,7 +272,7 @@ def _under_way(session: Session, check: CommitCheckRow) -> str | None:
         if stored is not None and not stored[0].state.final:
             return f"it is already running: run {run_id}"
     for gauge_id in check.gauges:
-        gauge = gauges.get(session, gauge_id)
+        gauge = session.get(GaugeRow, gauge_id)
         if gauge is not None and not gauge.state.final:
             return f"it is already running: gauge {gauge_id}"
     return None

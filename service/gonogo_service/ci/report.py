@@ -20,7 +20,6 @@ from gonogo_service.ci.model import CommitCheckRow
 from gonogo_service.compare import comparing
 from gonogo_service.compare.compared import Compared
 from gonogo_service.compare.comparing import Comparison
-from gonogo_service.gauges import store as gauges
 from gonogo_service.gauges.model import GaugeRow
 from gonogo_service.jobs import store as jobs
 from gonogo_service.kit.database.states import JobState
@@ -113,7 +112,7 @@ def read(session: Session, check: CommitCheckRow, base_url: str | None) -> Repor
         return root + path if root else None
 
     if check.suite is None and check.gauges:
-        stored_gauges = [gauges.get(session, gauge_id) for gauge_id in check.gauges]
+        stored_gauges = [session.get(GaugeRow, gauge_id) for gauge_id in check.gauges]
         return gauged(check, [gauge for gauge in stored_gauges if gauge is not None], page)
     if check.run is None:
         return broken(check, check.error or "the rule named nothing to run")

@@ -14,7 +14,8 @@ from gonogo.gauge.summary import GaugeReport, MeasuredRate, Slack
 from gonogo_service.gauges.model import GaugeRow
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.each import among
-from gonogo_service.kit.database.ids import is_id
+
+_SLACK = GaugeRow.id, GaugeRow.branch, GaugeRow.board, GaugeRow.slack, GaugeRow.misses
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,10 @@ class GaugedSlack:
         return max(bounded, key=lambda one: one.factor or 0.0, default=None)
 
 
-def get(session: Session, gauge_id: str) -> GaugeRow | None:
-    """Return a gauge, or None."""
-    return session.get(GaugeRow, gauge_id) if is_id(gauge_id) else None
+def of_gauges(session: Session, ids: Collection[str]) -> dict[str, GaugedSlack | None]:
+    """Return the tolerance of these gauges' tests as each has measured it, by the gauge's id."""
+    query = select(*_SLACK).where(among(session, GaugeRow.id, ids))
+    return {gauge.id: GaugedSlack.of(gauge) for gauge in session.execute(query)}
 
 
 def last(session: Session, test_key: str, branch: str, arch: str, board: str) -> LastReport | None:
@@ -85,8 +87,7 @@ def slacks(session: Session, keys: Collection[str] | None = None) -> dict[str, G
     row, newest = GaugeRow, aliased(GaugeRow)
     of_test = newest.test_key == row.test_key, newest.slack.is_not(None)
     last = select(newest.id).where(*of_test).order_by(newest.id.desc()).limit(1)
-    query = select(row.test_key, row.id, row.branch, row.board, row.slack, row.misses)
-    query = query.where(row.id == last.correlate(row).scalar_subquery())
+    query = select(row.test_key, *_SLACK).where(row.id == last.correlate(row).scalar_subquery())
     if keys is not None:
         query = query.where(among(session, row.test_key, keys))
     read = ((gauge.test_key, GaugedSlack.of(gauge)) for gauge in session.execute(query))

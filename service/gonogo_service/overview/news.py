@@ -22,7 +22,7 @@ from gonogo.spec.verdicts import Verdict
 from gonogo_service.flags import store as flags
 from gonogo_service.flags.model import BACKGROUND, OPEN, FlagRow
 from gonogo_service.jobs.model import JobRow
-from gonogo_service.kit.database.dialect import upsert
+from gonogo_service.kit.database import dialect
 from gonogo_service.kit.database.records import Documented
 from gonogo_service.kit.principals import Principal
 from gonogo_service.overview.model import SeenRow
@@ -136,7 +136,12 @@ class Known:
 
 def mark_seen(session: Session, who: Principal, at: datetime, now: datetime) -> None:
     """Note that a reader has seen the news until then, but for those that may not be stored yet."""
-    upsert(session, SeenRow, [{"reader": who.actor, "seen_at": min(at, now - GRACE)}])
+    seen = {"reader": who.actor, "seen_at": min(at, now - GRACE)}
+    dialect.merge(session, SeenRow, [seen], _newer)
+
+
+def _newer(_old: Any, new: Any) -> dict[str, Any]:
+    return {"seen_at": new.seen_at}
 
 
 def read(session: Session, who: Principal, known: Known, now: datetime, most: int) -> News:

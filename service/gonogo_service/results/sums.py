@@ -7,19 +7,15 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
-from functools import cache
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Insert, Table, and_, case, delete, or_, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import and_, case, delete, or_, select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness.rates import Outcome, outcome_of
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database import dialect
-from gonogo_service.kit.database.base import Base
-from gonogo_service.kit.database.engine import is_postgres
 from gonogo_service.results.batch import Batch, is_green, kernel_s
 from gonogo_service.results.model import BLOCK, WHOLE, DailyRow, JobBlockRow, Sums
 from gonogo_service.tests.variants import COUNTED, context_name
@@ -40,7 +36,7 @@ def add(session: Session, job: JobRow, blocks: Sequence[dict[str, Any]]) -> None
 
     The caller holds the job's lock. From here to the commit, other jobs of the test wait.
     """
-    _merge(session, JobBlockRow, blocks)
+    dialect.merge(session, JobBlockRow, blocks, _added)
     if _counts(session, job):
         lock(session, job.test_key)
         _add_days(session, job, blocks)
@@ -87,20 +83,11 @@ def _add_days(session: Session, job: JobRow, blocks: Iterable[Any]) -> None:
         context = context_name(block.get("context", job.context))
         row = {**unit, "context": context, **{name: block[name] for name in copied}}
         rows.append({"key": key_of(row), **row})
-    _merge(session, DailyRow, sorted(rows, key=lambda row: row["key"]))
+    dialect.merge(session, DailyRow, sorted(rows, key=lambda row: row["key"]), _added)
 
 
-def _merge(session: Session, table: type[Base], rows: Sequence[dict[str, Any]]) -> None:
-    if rows:
-        session.execute(_statement(is_postgres(session), table), rows)
-
-
-@cache  # building the statement takes longer than running it
-def _statement(postgres: bool, table: type[Base]) -> Insert:
-    target = cast(Table, table.__table__)
-    old = target.c
-    insert = postgresql.insert(target) if postgres else sqlite.insert(target)
-    new = insert.excluded
+def _added(old: Any, new: Any) -> dict[str, Any]:
+    """Return the sums of two rows; their first seed, where they have one."""
     added = [name for name in (*SUMS, *KERNEL_SUMS) if name in old and name not in MAXIMA]
     changes: dict[str, Any] = {name: old[name] + new[name] for name in added}
     for name in MAXIMA:
@@ -110,8 +97,7 @@ def _statement(postgres: bool, table: type[Base]) -> Insert:
         same = and_(new.seed == old.seed, new.repeat < old.repeat)
         is_earlier = or_(new.seed < old.seed, same)
         changes |= {n: case((is_earlier, new[n]), else_=old[n]) for n in ("seed", "repeat")}
-    keys = [column.name for column in target.primary_key.columns]
-    return insert.on_conflict_do_update(index_elements=keys, set_=changes)
+    return changes
 
 
 def of_batch(job_id: str, batch: Batch, day: date) -> list[dict[str, Any]]:

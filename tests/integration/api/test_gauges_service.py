@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import event, func, select
 
 import nightly_history
 import unchecked
@@ -18,7 +18,7 @@ from gonogo.gauge.summary import MeasuredRate
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.background import dispatcher
 from gonogo_service.gauges import store as gauges
-from gonogo_service.gauges.model import GaugeResultRow
+from gonogo_service.gauges.model import GaugeResultRow, GaugeRow
 from gonogo_service.jobs import attempts, chunks, dispatching, queues
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import AttemptRow, ChunkRangeRow, EventRow
@@ -174,6 +174,20 @@ def test_the_pages_show_a_gauge_with_its_gates_and_their_twins_say_the_same(api:
     assert f"/gauges/{gauge}" in api.client.get("/").text
 
 
+def test_the_list_of_many_gauges_takes_no_more_statements_than_that_of_one(api: Api) -> None:
+    statements: list[str] = []
+    event.listen(
+        api.context.engine, "before_cursor_execute", lambda *given: statements.append(given[2])
+    )
+    numbers = []
+    for _ in range(3):
+        submit(api)
+        statements.clear()
+        assert api.client.get("/gauges.json").status_code == 200
+        numbers.append(len(statements))
+    assert len(set(numbers)) == 1, numbers
+
+
 def test_where_no_tolerance_works_other_inputs_are_tried_once(api: Api) -> None:
     gauge = submit(api)
     with api.context.session() as session:
@@ -289,7 +303,7 @@ def test_builds_of_somebody_s_go_to_the_queue_of_their_executor(api: Api) -> Non
     gauge = submit(api, target={"executor": "mine"}, seeds=one, **builds)
     with api.context.session() as session:
         queues.explain(session, ["emulator.wormhole.n150"], now=utcnow())
-        row = gauges.get(session, gauge)
+        row = session.get(GaugeRow, gauge)
         assert row is not None
         assert row.waiting_reason == "no live worker serves the queue mine.wormhole.n150"
         ran = list(played(session, {"mine:broken": PASSES}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, cast
 
@@ -86,42 +86,28 @@ def _bound(column: Column[Any], values: Sequence[Any], connection: Connection) -
     return [bind(value) for value in values]
 
 
-def upsert(session: Session, table: type[Base], rows: Sequence[dict[str, Any]]) -> None:
-    """Insert rows in bulk, and overwrite every other column of rows whose key exists.
+Change = Callable[[Any, Any], Mapping[str, Any]]
+"""From the columns of a row whose key exists, and those of the one that comes, to what changes."""
 
-    The caller holds a lock from reading the rows until this call.
+
+def merge(
+    session: Session, table: type[Base], rows: Sequence[dict[str, Any]], change: Change
+) -> None:
+    """Insert rows in bulk, and change those whose key exists; it needs no lock.
+
+    change: always the same function, because its statement is kept.
     """
     if rows:
-        session.execute(_upsert(is_postgres(session), table, tuple(rows[0])), rows)
+        session.execute(_merge(is_postgres(session), table, change), rows)
 
 
 @cache  # building the statement takes longer than running it
-def _upsert(postgres: bool, table: type[Base], names: tuple[str, ...]) -> Insert:
+def _merge(postgres: bool, table: type[Base], change: Change) -> Insert:
     target = cast(Table, table.__table__)
     keys = [column.name for column in target.primary_key.columns]
     insert = postgresql.insert(target) if postgres else sqlite.insert(target)
-    changes = {name: insert.excluded[name] for name in names if name not in keys}
+    changes = change(target.c, insert.excluded)
     return insert.on_conflict_do_update(index_elements=keys, set_=changes)
-
-
-def increase(
-    session: Session, table: type[Base], rows: Sequence[dict[str, Any]], counts: Sequence[str]
-) -> None:
-    """Insert rows in bulk, and add the `counts` to rows whose key exists.
-
-    Other columns of existing rows stay as they are. Needs no lock.
-    """
-    if rows:
-        session.execute(_increase(is_postgres(session), table, tuple(counts)), rows)
-
-
-@cache
-def _increase(postgres: bool, table: type[Base], counts: tuple[str, ...]) -> Insert:
-    target = cast(Table, table.__table__)
-    keys = [column.name for column in target.primary_key.columns]
-    insert = postgresql.insert(target) if postgres else sqlite.insert(target)
-    sums = {name: target.c[name] + insert.excluded[name] for name in counts}
-    return insert.on_conflict_do_update(index_elements=keys, set_=sums)
 
 
 def lock(session: Session, room: int, name: str) -> None:
