@@ -60,6 +60,7 @@ def routers() -> list[APIRouter]:
         hooks.ANSWERS,
         rules,
         audit,
+        audit.AUDIT,
         news,
     )
     nouns = (*jobs_and_results, *tests_and_suites, *fleet_and_ci)

@@ -9,6 +9,7 @@ from fastapi.responses import StreamingResponse
 from sqlalchemy import select
 
 from gonogo_service.kit import rows
+from gonogo_service.kit.answers import make_router
 from gonogo_service.kit.audit import AuditRow
 from gonogo_service.kit.database.records import schema_of
 from gonogo_service.kit.resource import Resource
@@ -17,8 +18,9 @@ from gonogo_service.people.context import Admin, Context, Ctx
 
 EXPORT_PAGE = 1000
 ENTRY = rows.extended_answer(AuditRow, "AuditEntry")
-AUDIT = Resource(NOUN, AuditRow, answer=ENTRY, has_one=False)
-router = AUDIT.router
+router = make_router("audit")
+"""It has the export alone, which must come before the entries: else it is taken for one."""
+AUDIT = Resource(NOUN, AuditRow, answer=ENTRY)
 
 
 @router.get(

@@ -6,7 +6,7 @@ from gonogo.cli.kit.noun import Noun
 
 AUDIT = Noun(
     "audit",
-    {"at": "at", "actor": "actor", "action": "action", "subject": "subject", "detail": "detail"},
+    {name: name for name in ("id", "at", "actor", "action", "subject", "detail")},
     "an entry",
     plural="entries",
     filters={

@@ -174,6 +174,7 @@ def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_
         "devices": device["device"],
         "jobs": job["id"],
         "runs": run["id"],
+        "audit": of(gonogo, "audit", "list")["items"][-1]["id"],
     }
     for noun, key in keys.items():
         code, listed, _ = gonogo(noun, "list", *([] if noun == "devices" else ["-n", "500"]))
