@@ -15,7 +15,7 @@ from typing import Any
 from gonogo.errors import InfrastructureError, in_words
 from gonogo.judging.inputs import generate, quantise
 from gonogo_workers.attempts.context import DeviceContext
-from gonogo_workers.attempts.pipeline import HAND_BACK_GRACE_S, ChildLost, Hang, Pipeline
+from gonogo_workers.attempts.pipeline import HAND_BACK_GRACE_S, ChildLost, Failure, Pipeline
 from gonogo_workers.attempts.reference import ReferencePipeline
 from gonogo_workers.attempts.report_pipeline import pipeline_of
 from gonogo_workers.devices import hang, locks
@@ -256,7 +256,7 @@ class Attempt:
             self._dismissed.close()
             self._dismissed = None
 
-    def _triage(self, hung: Hang) -> None:
+    def _triage(self, hung: Failure) -> None:
         """Store the device's state as tt-triage reports it, while the process still hangs."""
         self._stage("triage")
         device = self._context.device
@@ -264,7 +264,7 @@ class Attempt:
         if content is not None:
             self._batches.add_artifact(artifact("triage", hung.work, content))
 
-    def _after_hang(self, locked: locks.HeldDevice, hung: Hang, pipeline: Pipeline) -> None:
+    def _after_hang(self, locked: locks.HeldDevice, hung: Failure, pipeline: Pipeline) -> None:
         """Add the hung seed's row, with the findings of a second run under the watcher.
 
         Then run the canary, before anything else runs.

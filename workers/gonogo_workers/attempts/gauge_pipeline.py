@@ -21,6 +21,7 @@ from gonogo_workers.attempts.pipeline import (
     SLOTS,
     Arrays,
     ChildLost,
+    Failure,
     JudgedRow,
     PendingSeed,
     Pipeline,
@@ -52,7 +53,8 @@ class GaugePipeline(Pipeline):
         missing = [work for work in self._todo if work[1] not in known]
         self._todo = deque(work for work in self._todo if work[1] in known)
         for work in missing:
-            self.fail(work, verdict=Verdict.not_run, message="no such part for this test")
+            message = "no such part for this test"
+            self.fail(Failure(work, self._place(), message, Verdict.not_run))
 
     def _part(self, work: Work) -> Part:
         part = self._parts[work[1]]

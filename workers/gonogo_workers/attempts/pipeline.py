@@ -77,19 +77,24 @@ class JudgedRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Hang:
-    """A seed without an answer: `Pipeline.fail_hung` adds its row later."""
+class Failure:
+    """A seed without numbers, and the end of its child's log."""
 
     work: Work
     place: Place
     message: str
-    log_tail: str
+    verdict: Verdict = Verdict.error
+    log_tail: str = ""
+    duration_ms: float | None = None
 
 
 class ChildLost(Exception):
-    """The child crashed or was killed for hanging; the remaining seeds need a fresh one."""
+    """The child crashed or was killed for hanging; the remaining seeds need a fresh one.
 
-    def __init__(self, message: str, hang: Hang | None = None) -> None:
+    `hang`: a seed without an answer, whose row `Pipeline.fail_hung` adds later.
+    """
+
+    def __init__(self, message: str, hang: Failure | None = None) -> None:
         super().__init__(message)
         self.hang = hang
 
@@ -184,18 +189,18 @@ class Pipeline:
         """Count a kernel of the context, which is no seed, as run in this child."""
         self._position += 1
 
-    def withdraw(self, seeds: Mapping[int, tuple[str, Place, str]]) -> None:
-        """Answer for these seeds, each with a message, the place of its failure, and a log."""
-        for work in [work for work in self._todo if work[0] in seeds]:
+    def withdraw(self, failures: Mapping[int, Failure]) -> None:
+        """Answer for these seeds, which have failed before."""
+        for work in [work for work in self._todo if work[0] in failures]:
             self._todo.remove(work)
-            message, place, tail = seeds[work[0]]
-            self.fail(work, place, message=message, tail=tail)
+            self.fail(replace(failures[work[0]], work=work))
 
     def refuse(self, problem: ExecutorFailure) -> None:
         """Answer for all remaining work: the build can't be opened."""
         message = f"{self._subject}can't be run: {problem}"
         while self._todo:
-            self.fail(self._todo.popleft(), message=message, tail=problem.log_tail)
+            work = self._todo.popleft()
+            self.fail(Failure(work, self._place(), message, log_tail=problem.log_tail))
 
     def drive(self, host: KernelHost, tend: Callable[[], None]) -> None:
         """Run seeds in this child until none is left.
@@ -259,25 +264,17 @@ class Pipeline:
         if self._first_evidence is not None and self._first_evidence.done():
             self._add_first_evidence()
 
-    def fail_hung(self, hang: Hang, more: str) -> None:
+    def fail_hung(self, hang: Failure, more: str) -> None:
         """Add the row of a hung seed; `more` is what was found out since."""
-        message = hang.message + more
-        self.fail(hang.work, hang.place, verdict=Verdict.hang, message=message, tail=hang.log_tail)
+        self.fail(replace(hang, message=hang.message + more))
 
-    def fail(
-        self,
-        work: Work,
-        place: Place | None = None,
-        duration_ms: float | None = None,
-        *,
-        message: str,
-        verdict: Verdict = Verdict.error,
-        tail: str = "",
-    ) -> None:
+    def fail(self, one: Failure) -> None:
         """Add the row of a seed without numbers, and the log of one of the first."""
-        for artifact in self._evidence.log_of(work, tail):
+        for artifact in self._evidence.log_of(one.work, one.log_tail):
             self._batches.add_artifact(artifact)
-        self._batches.add(rows.failed(work, place or self._place(), duration_ms, verdict, message))
+        self._batches.add(
+            rows.failed(one.work, one.place, one.duration_ms, one.verdict, one.message)
+        )
 
     def _wait(self, milliseconds: float) -> None:
         """Wait for a thread or a stop, and add the rows of what has been judged."""
@@ -350,7 +347,8 @@ class Pipeline:
                 raise InfrastructureError(words) from problem
             if problem is not None:
                 item.home.append(item.slot)
-                self.fail(item.work, message=f"the inputs can't be made: {in_words(problem)}")
+                message = f"the inputs can't be made: {in_words(problem)}"
+                self.fail(Failure(item.work, self._place(), message))
                 continue
             if not self._running:
                 self._make_head(item)
@@ -376,7 +374,8 @@ class Pipeline:
         except KernelError as problem:
             item = self._next()
             item.home.append(item.slot)
-            self.fail(item.work, message=str(problem), tail=problem.log_tail)
+            message, tail = str(problem), problem.log_tail
+            self.fail(Failure(item.work, self._place(), message, log_tail=tail))
             self._position += 1
             return
         except (KernelHang, KernelCrash) as problem:
@@ -419,13 +418,14 @@ class Pipeline:
             raise Stopped("the child was stopped") from problem
         item = self._running.popleft()
         self.answered += 1
-        message, hang = str(problem), None
-        if isinstance(problem, KernelHang):
-            message = f"no answer within {item.limit_s:g} s"
-            hang = Hang(item.work, self._place(), message, problem.log_tail)
-        else:
-            self.fail(item.work, verdict=Verdict.crash, message=message, tail=problem.log_tail)
-        raise ChildLost(f"seed {item.work[0]}: {message}", hang) from problem
+        has_hung = isinstance(problem, KernelHang)
+        message = f"no answer within {item.limit_s:g} s" if has_hung else str(problem)
+        verdict = Verdict.hang if has_hung else Verdict.crash
+        failure = Failure(item.work, self._place(), message, verdict, problem.log_tail)
+        if not has_hung:
+            self.fail(failure)
+        words = f"seed {item.work[0]}: {message}"
+        raise ChildLost(words, failure if has_hung else None) from problem
 
     def _outputs(self, item: PendingSeed) -> dict[str, FloatArray]:
         """Return the outputs of a seed, whose slot is free after that."""
@@ -470,8 +470,8 @@ class Pipeline:
             if problem is not None:
                 if not isinstance(problem, KernelError | KernelOutputError):
                     log.error("seed %s can't be judged", judging.work[0], exc_info=problem)
-                where = judging.work, judging.place, judging.duration_ms
-                self.fail(*where, message=in_words(problem))
+                where, spent = (judging.work, judging.place), judging.duration_ms
+                self.fail(Failure(*where, in_words(problem), duration_ms=spent))
             elif (judged := judging.future.result()) is not None:
                 self._add(judging.work, judged)
         self._judging = waiting

@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from gonogo.judging import pairs
 from gonogo.judging.judging import SeedJudgement
-from gonogo.spec.verdicts import Verdict
 from gonogo_workers.attempts.context import DeviceContext
-from gonogo_workers.attempts.pipeline import PendingSeed, Pipeline
+from gonogo_workers.attempts.pipeline import Failure, PendingSeed, Pipeline
 from gonogo_workers.executors.base import Arrays, FloatArray
 from gonogo_workers.executors.builds_file import ResolvedBuild
 from gonogo_workers.messages.batches import Batches
-from gonogo_workers.messages.chunk import Chunk, Work
+from gonogo_workers.messages.chunk import Chunk
 from gonogo_workers.messages.rows import Place
 
 Inputs = Mapping[str, NDArray[Any]]
@@ -46,23 +45,14 @@ class ReferencePipeline(Pipeline):
         self._todo = deque((seed, 0) for seed in dict.fromkeys(seed for seed, _ in chunk.work))
         self._reference = pairs.Reference(reference.build, resolved.arithmetic, resolved.produced)
         self._by_seed: dict[int, dict[str, FloatArray]] = {}
-        self.failures: dict[int, tuple[str, Place, str]] = {}
-        """By seed: the message, the place and the log."""
+        self.failures: dict[int, Failure] = {}
+        """By seed."""
         self._one_at_a_time = threading.Lock()
 
-    def fail(
-        self,
-        work: Work,
-        place: Place | None = None,
-        duration_ms: float | None = None,
-        *,
-        message: str,
-        verdict: Verdict = Verdict.error,
-        tail: str = "",
-    ) -> None:
+    def fail(self, one: Failure) -> None:
         """Note that a seed has no reference."""
-        message = f"reference build {self.build}: {message}"
-        self.failures[work[0]] = message, place or self._place(), tail
+        message = f"reference build {self.build}: {one.message}"
+        self.failures[one.work[0]] = Failure(one.work, one.place, message, log_tail=one.log_tail)
 
     def with_reference(
         self, judged: SeedJudgement, seed: int, raw: Inputs, given: Inputs, outputs: Arrays

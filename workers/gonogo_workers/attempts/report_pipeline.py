@@ -25,7 +25,7 @@ from gonogo_workers.attempts.gauge_pipeline import GaugePipeline
 from gonogo_workers.attempts.pipeline import (
     Arrays,
     ChildLost,
-    Hang,
+    Failure,
     JudgedRow,
     PendingSeed,
     Pipeline,
@@ -129,7 +129,8 @@ class ReportPipeline(Pipeline):
         try:
             reports = read_reports(self._files.pop(work))
         except JobError as problem:
-            self.fail(work, place, duration_ms, message=str(problem), tail=host.log.tail())
+            tail = host.log.tail()
+            self.fail(Failure(work, place, str(problem), log_tail=tail, duration_ms=duration_ms))
             return
         self._add_stages(work, reports)
         # The arrays are read now: their files go with the child
@@ -138,13 +139,13 @@ class ReportPipeline(Pipeline):
         lost = [report for report in reports if report.outcome in LOST]
         if any(report.outcome is Outcome.hang for report in lost):
             self._hung = iteration
-            hang = Hang(work, place, "", host.log.tail())
+            hang = Failure(work, place, "", Verdict.hang, host.log.tail())
             raise ChildLost(f"iteration {work[0]}: a test hung", hang)
         self._judge_iteration(iteration, host.log.tail() if lost else "")
         if lost:
             raise ChildLost(f"iteration {work[0]}: {lost[0].outcome} in {lost[0].name}")
 
-    def fail_hung(self, hang: Hang, more: str) -> None:
+    def fail_hung(self, hang: Failure, more: str) -> None:
         """Add the row of a hung iteration, with everything that its other tests reported.
 
         One without any report is a row without numbers.

@@ -14,6 +14,7 @@ from gonogo.cli.kit import show
 from gonogo.cli.kit.fail_on import FailOn
 from gonogo.errors import FieldError
 from gonogo.reports import red_hollow
+from gonogo.reports.outcomes import Outcome
 from gonogo.spec.verdicts import Verdict, worst
 from gonogo_workers.cli import options
 
@@ -31,10 +32,6 @@ STAGE = typer.Option([], "--stage", help="pytest: a stage of a staged suite; rep
 NO_KERNEL = "is for kernels: here the program's own tests run, with their shapes and tolerances"
 """The reason why a selection refuses an option."""
 _RATIOS = {"error ÷ tolerance": "tolerance_ratio", "error ÷ rounding": "rounding_ratio"}
-OUTCOMES = ("error", "crash", "hang", "failed", "skipped", "not_run", "passed")
-"""Outcomes that a test reports about itself, worst first."""
-RED = frozenset(OUTCOMES[:4])
-"""Outcomes that make a test red, whatever its numbers are."""
 
 
 def from_flags(
@@ -89,7 +86,7 @@ def outcomes_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 def ordered(outcomes: Mapping[str, int]) -> dict[str, int]:
     """Return counts of outcomes, worst first."""
-    return {name: outcomes[name] for name in OUTCOMES if outcomes.get(name)}
+    return {name.value: outcomes[name] for name in Outcome if outcomes.get(name)}
 
 
 def failed(job: Mapping[str, Any], fail_on: str) -> bool:
@@ -99,7 +96,7 @@ def failed(job: Mapping[str, Any], fail_on: str) -> bool:
     red test is `not_judged`, as a green one is, so the verdict alone can't decide.
     """
     verdict, outcomes = job.get("verdict"), job.get("outcomes") or {}
-    if any(outcomes.get(name) for name in RED) or not outcomes.get("passed"):
+    if any(map(outcomes.get, red_hollow.RED_OUTCOMES)) or not outcomes.get(Outcome.passed):
         return True
     if verdict in (Verdict.not_judged, Verdict.skipped):  # some were, and some passed
         return fail_on == "any"

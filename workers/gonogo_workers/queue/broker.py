@@ -89,11 +89,8 @@ def make_app(broker_url: str) -> Celery:
 
 
 def redis_client(broker_url: str) -> Redis:
-    """Return a Redis client of the broker, for either spelling of its URL, with short timeouts."""
+    """Return a Redis client of the broker, with short timeouts."""
     from redis import Redis
 
-    url = broker_url
-    if url.startswith("redis+socket://"):
-        url = "unix://" + url.removeprefix("redis+socket://").replace("virtual_host=", "db=")
-    client: Redis = Redis.from_url(url, socket_timeout=5.0, socket_connect_timeout=2.0)
+    client: Redis = Redis.from_url(broker_url, socket_timeout=5.0, socket_connect_timeout=2.0)
     return client
