@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 import stored_jobs
 from api import Api
 from gonogo_service.background import bisections as role
-from gonogo_service.bisections import store as bisections
+from gonogo_service.bisections.model import BisectionRow
 from gonogo_service.devices import workers
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.encoding import utcnow
@@ -31,7 +31,7 @@ def serve(session: Session, count: int, queue: str = "emulator.wormhole.n150") -
 
 def answer(session: Session, bisection_id: str, rows: Answer) -> int:
     """Give the probes in flight their results; how many ended."""
-    bisection = bisections.get(session, bisection_id)
+    bisection = session.get(BisectionRow, bisection_id)
     assert bisection is not None
     ended = 0
     for probe in bisection.probes:

@@ -14,7 +14,7 @@ from gonogo_dashboards.kit import build_cells, words
 from gonogo_dashboards.kit.list_rows import shape_of
 from gonogo_service.builds import store as builds
 from gonogo_service.suites import runs
-from gonogo_service.suites import store as suites
+from gonogo_service.suites.model import SuiteRow
 from gonogo_service.tests import matrices, recent_builds, standings
 from gonogo_service.tests.model import TestSpecRow
 from gonogo_service.tests.standings import Kind
@@ -61,7 +61,7 @@ def of_suite(session: Session, name: str) -> BadgeState | None:
     """Return the state of a suite's newest finished run; None where there is no such suite."""
     newest = runs.newest(session, _MAX_RUNS, name=name)
     if not newest:
-        return None if suites.get(session, name) is None else BadgeState(name)
+        return None if session.get(SuiteRow, name) is None else BadgeState(name)
     ended = next((run for run in newest if run.finished_at is not None), None)
     if ended is None:
         return BadgeState(name, "running")

@@ -14,7 +14,6 @@ from gonogo_dashboards.bisections.searches import Search, search
 from gonogo_dashboards.kit import axis_events, commands, words
 from gonogo_dashboards.kit.labels import Listed, labels
 from gonogo_dashboards.kit.list_view import ListView, list_of
-from gonogo_service.bisections import store
 from gonogo_service.bisections.api import BISECTIONS, LISTED, PROBE
 from gonogo_service.bisections.model import BisectionRow
 from gonogo_service.kit import rows
@@ -59,7 +58,7 @@ def listed(
 
 def one(session: Session, bisection_id: str, now: datetime) -> BisectionView | None:
     """Return a bisection's page; None where there is no such bisection."""
-    row = store.get(session, bisection_id)
+    row = BISECTIONS.get(session, bisection_id)
     if row is None:
         return None
     # Its test is one, so no tolerance changes between its builds.

@@ -16,8 +16,7 @@ from gonogo_dashboards.kit.build_cells import RecentBuilds
 from gonogo_dashboards.kit.evidence_view import EvidenceView
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, source_url, tolerance_of
 from gonogo_dashboards.kit.tolerance_advice import Advice
-from gonogo_service.flags import store
-from gonogo_service.flags.api import COMPUTED
+from gonogo_service.flags.api import COMPUTED, FLAGS
 from gonogo_service.flags.model import FlagChangeRow, FlagRow
 from gonogo_service.flags.noun import ACKNOWLEDGED_FOR, FlagState
 from gonogo_service.kit import rows
@@ -86,7 +85,7 @@ class FlagView:
 
 def one(session: Session, flag_id: str, now: datetime) -> FlagView | None:
     """Return the page of a flag; None where there is no flag with this id."""
-    flag = store.get(session, flag_id)
+    flag = FLAGS.get(session, flag_id)
     if flag is None:
         return None
     test = test_list.specs(session, {flag.test_key}).get(flag.test_key, {})

@@ -15,7 +15,7 @@ from gonogo import urls
 from gonogo.spec.selections import is_selection
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
 from gonogo_service.kit.database.encoding import encode, timestamp
-from gonogo_service.suites import store as suites
+from gonogo_service.suites import submission as suites
 from gonogo_service.tests import entry_names, matrices
 from gonogo_service.tests.model import TestSpecRow
 

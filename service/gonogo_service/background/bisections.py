@@ -6,7 +6,7 @@ from its probes, so any process may be killed at any moment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import zip_longest
@@ -37,7 +37,7 @@ before the first ones end."""
 _UNTESTABLE = SearchState(Stage.untestable, 0, 0, (), 0.0, None, 0.0, 0.5, 0.5, ())
 
 
-def run_once(context: BackgroundContext, clock: Callable[[], datetime] = utcnow) -> int:
+def run_once(context: BackgroundContext) -> int:
     """Run one pass; return the number of steps.
 
     Raises the AWAY errors. The next pass does what this one did not.
@@ -45,7 +45,7 @@ def run_once(context: BackgroundContext, clock: Callable[[], datetime] = utcnow)
 
     def step_one(bisection_id: str) -> bool:
         return context.session(
-            lambda session: step(session, bisection_id, context.settings, clock())
+            lambda session: step(session, bisection_id, context.settings, utcnow())
         )
 
     steps = context.handle_each("bisection", context.reading(store.open_ids), step_one)
@@ -67,7 +67,7 @@ class _Search:
 
 def step(session: Session, bisection_id: str, settings: Settings, now: datetime) -> bool:
     """Advance a bisection in the caller's transaction; return whether anything changed."""
-    bisection = store.get(session, bisection_id)
+    bisection = session.get(BisectionRow, bisection_id)
     if bisection is None or bisection.state.final:
         return False
     live = workers.live(session, now=now, timeout_s=settings.heartbeat_timeout_s)[bisection.queue]

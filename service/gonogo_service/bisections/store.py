@@ -29,7 +29,6 @@ from gonogo_service.bisections.model import (
 from gonogo_service.devices.model import WorkerRow
 from gonogo_service.jobs.events import Event, Position
 from gonogo_service.jobs.model import AttemptRow, JobRow
-from gonogo_service.kit.database.ids import is_id
 from gonogo_service.kit.database.states import FINAL_JOB, BisectionState, JobState
 from gonogo_service.kit.outbox import outbox
 from gonogo_service.results.model import ResultRow
@@ -40,11 +39,6 @@ MAX_MOVES = 120
 """Maximum number of stored moves of the posterior; beyond it, every second older one is dropped."""
 _VISIBLE = 0.004
 """Smaller probabilities can't be seen in a picture, and aren't stored."""
-
-
-def get(session: Session, bisection_id: str) -> BisectionRow | None:
-    """Return a bisection; None when there is none."""
-    return session.get(BisectionRow, bisection_id) if is_id(bisection_id) else None
 
 
 def lock(session: Session, bisection_id: str) -> BisectionRow | None:

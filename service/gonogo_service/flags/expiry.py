@@ -19,18 +19,6 @@ from gonogo_service.tests import samples
 from gonogo_service.tests.assessing import Assessment
 from gonogo_service.tests.variants import JobFacts
 
-_SILENT = frozenset(
-    {
-        Verdict.hang,
-        Verdict.crash,
-        Verdict.error,
-        Verdict.skipped,
-        Verdict.not_run,
-        Verdict.inconclusive,
-        Verdict.not_judged,
-    }
-)
-"""Verdicts that count neither for a flag nor against it."""
 MAX_JOBS = 20
 """Maximum number of quiet jobs that a resolved flag names."""
 
@@ -102,7 +90,8 @@ def _quiet_seeds(kind: FlagKind, job: JobFacts) -> int | None:
     if kind.ends is Ends.timed:
         return sum(number for verdict, number in counts.items() if verdict.judges_kernel)
     good = {Verdict.pass_, *([Verdict.fail_by_tolerance] if kind.explained_is_quiet else [])}
-    if counts.keys() - good - (_SILENT - {kind.verdict}):
+    # what doesn't judge the kernel counts neither for a flag nor against it
+    if any(one.judges_kernel or one is kind.verdict for one in counts.keys() - good):
         return None
     quiet = sum(counts.get(verdict, 0) for verdict in good)
     if job.selection and not kind.needs_numbers:

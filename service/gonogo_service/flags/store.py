@@ -26,7 +26,6 @@ from gonogo_service.kit import audit
 from gonogo_service.kit.database.dialect import insert_once
 from gonogo_service.kit.database.encoding import timestamp, utcnow
 from gonogo_service.kit.database.ids import is_id, new_id
-from gonogo_service.kit.database.records import from_object
 from gonogo_service.kit.outbox import outbox
 from gonogo_service.kit.problems import WrongField, wrong_field
 from gonogo_service.people import store as tokens
@@ -58,11 +57,6 @@ class Outdated(FieldError):
 
 
 # --- reading
-
-
-def get(session: Session, flag_id: str) -> FlagRow | None:
-    """Return a flag, or None."""
-    return session.get(FlagRow, flag_id) if is_id(flag_id) else None
 
 
 def open_by_kind(session: Session) -> tuple[dict[FlagKind, int], int]:
@@ -306,7 +300,7 @@ def change_many(
         if flag is None:
             outcomes.append(Outcome(flag_id, "missing"))
             continue
-        before = from_object(FlagBefore, flag)
+        before = FlagBefore(flag.state, flag.owner, flag.reason, flag.expires_at)
         try:
             _check_version(session, flag, (versions or {}).get(flag_id))
             changed = _apply(session, flag, fields, actor=actor, now=now)

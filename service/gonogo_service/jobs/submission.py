@@ -21,7 +21,6 @@ from gonogo_service.jobs import queue_estimate, store
 from gonogo_service.jobs.bodies import JobIn, Prepared, SequentialSeeds, Target
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.jobs.new_job import NewJob
-from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.records import from_object
 
 _REMEDY = "; another name is known once a worker with it has run"
@@ -202,9 +201,3 @@ def check_kind(session: Session, target: Target, settings: Settings) -> None:
             f"is a board with chips of {made_for}, not of {target.arch}",
             limit=f"target.arch {made_for}, or another board",
         )
-
-
-def why_it_waits(session: Session, queue: str, settings: Settings) -> str | None:
-    """Return in words that no live worker serves a queue, and which are served; else None."""
-    timeout_s = settings.heartbeat_timeout_s
-    return queue_estimate.unserved(session, queue, timeout_s=timeout_s, now=utcnow())

@@ -16,8 +16,9 @@ from gonogo.gauge.summary import Slack
 from gonogo.settings import Settings
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.gauges import store as gauges
-from gonogo_service.suites import store, submission, suite_text
+from gonogo_service.suites import submission, suite_text
 from gonogo_service.suites.bodies import SuiteFile
+from gonogo_service.suites.model import SuiteRow
 from gonogo_service.suites.suite_text import NotEditable
 from gonogo_service.tests import entry_names, test_list
 
@@ -100,7 +101,7 @@ def _patch(
 
     Raises NotEditable.
     """
-    suite = store.get(session, name)
+    suite = session.get(SuiteRow, name)
     if suite is None or suite.archived_at is not None:
         state = "isn't stored" if suite is None else "is archived"
         raise NotEditable(f"it ran the test last, and {state}: `gonogo suites push` stores it")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gonogo import fields
@@ -25,7 +26,6 @@ from gonogo_service.jobs.values import JobCommit
 from gonogo_service.kit import audit
 from gonogo_service.schedules.model import ScheduleRow
 from gonogo_service.suites import runs
-from gonogo_service.suites import store as stored
 from gonogo_service.suites.model import RunRow, SuiteRow
 
 MAX_JOBS = 1000
@@ -193,14 +193,19 @@ def submit_stored(
     return submit(session, suite.content, order, settings, owner)
 
 
+def names(session: Session) -> list[str]:
+    """Return the names of the suites that can run."""
+    return list(session.scalars(select(SuiteRow.name).where(SuiteRow.archived_at.is_(None))))
+
+
 def usable(session: Session, name: str) -> SuiteRow:
     """Return the stored suite with this name. Raises FieldError if it is missing or archived."""
-    suite = stored.get(session, name)
+    suite = session.get(SuiteRow, name)
     if suite is None or suite.archived_at is not None:
         reason = "was archived"
         if suite is None:
             reason = "there is no suite with this name"
-            reason += did_you_mean(name, stored.names(session))
+            reason += did_you_mean(name, names(session))
         raise FieldError("suite", name, reason, limit="a stored suite (GET /api/v1/suites)")
     return suite
 

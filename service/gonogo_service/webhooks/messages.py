@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from sqlalchemy.orm import Session
 
 from gonogo import urls
-from gonogo_service.bisections import store as bisections
+from gonogo_service.bisections.model import BisectionRow
 from gonogo_service.devices import store as devices
-from gonogo_service.flags import store as flags
+from gonogo_service.flags.model import FlagRow
 from gonogo_service.jobs import store as jobs
 from gonogo_service.kit.database.encoding import decode, encode, timestamp, utcnow
 from gonogo_service.suites import runs
@@ -58,7 +58,7 @@ NOUNS: Mapping[str, Noun] = {
         " created_at finished_at",
     ),
     "flag": Noun(
-        flags.get,
+        lambda session, flag_id: session.get(FlagRow, flag_id),
         urls.flag,
         "id version kind state kernel test_key build branch arch board owner reason first_job"
         " last_job opened_at updated_at",
@@ -68,7 +68,7 @@ NOUNS: Mapping[str, Noun] = {
         },
     ),
     "bisection": Noun(
-        bisections.get,
+        lambda session, bisection_id: session.get(BisectionRow, bisection_id),
         urls.bisection,
         "id version state conclusion words error test_key signal builds runs findings created_at"
         " finished_at",

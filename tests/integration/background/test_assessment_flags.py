@@ -15,7 +15,6 @@ import rows_of_layernorm
 import stored_jobs
 from gonogo.flakiness.policy import POLICY
 from gonogo.flakiness.rates import rate
-from gonogo_service.flags import store as flags
 from gonogo_service.flags.api import FLAGS
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.kit.database import engine as engines
@@ -286,7 +285,7 @@ def arithmetic_changed(here: World) -> None:
     computed(here, test, 7, stores=8)
     assert state(here, "arithmetic_changed", test) == "reopened"
     with engines.reading(here.engine) as session:
-        stored: FlagRow | None = flags.get(session, flag.id)
+        stored = session.get(FlagRow, flag.id)
         assert stored is not None
         assert [entry.what for entry in stored.history] == ["reopened", "resolved", "opened"]
 

@@ -17,7 +17,7 @@ import stored_jobs
 from api import JOB, Api
 from gonogo import urls
 from gonogo_dashboards.kit import axis_events
-from gonogo_service.bisections import store as bisections
+from gonogo_service.bisections.model import BisectionRow
 from gonogo_service.builds import store as builds
 from gonogo_service.devices import heartbeats
 from gonogo_service.devices import store as devices
@@ -160,7 +160,7 @@ def test_a_bisection_marks_the_firmware_that_its_runs_had(api: Api) -> None:
     name = str(created.json()["id"])
     bisection_steps.run(api, name, lambda place, seed: row(seed, wrong=place >= 11))
     with api.context.session() as session:
-        bisection = bisections.get(session, name)
+        bisection = session.get(BisectionRow, name)
         assert bisection is not None
         for probe in bisection.probes:
             ran_with(session, probe.job, "18" if probe.place < 11 else "19")

@@ -180,7 +180,7 @@ def test_the_open_ones_are_those_that_were_reopened_too(current: Session) -> Non
     assert listed(job=job.id, build="b1", test=job.test_key) == {reopened, resolved, opened}
     assert listed(job="nonsense") == listed(job=UNKNOWN) == set()
     assert listed(kind=raised[0].kind.value) == {reopened}
-    assert flags.get(current, "nonsense") is flags.get(current, UNKNOWN) is None
+    assert FLAGS.get(current, "nonsense") is FLAGS.get(current, UNKNOWN) is None
 
 
 def test_a_change_by_hand_is_made_once_and_against_the_version_that_was_seen(

@@ -55,6 +55,11 @@ def _shown(context: Context, session: Session, job: JobRow) -> dict[str, Any]:
     )
 
 
+def _unserved(context: Context, session: Session, job: JobRow) -> str | None:
+    timeout_s = context.settings.heartbeat_timeout_s
+    return queues.unserved(session, job, timeout_s=timeout_s, now=utcnow())
+
+
 def _labeled(label: str) -> ColumnElement[bool]:
     """Return the condition of a label, "name" or "name=value"."""
     name, equals, value = label.partition("=")
@@ -96,7 +101,7 @@ def submit(
     def make(session: Session) -> JobAccepted:
         job = submission.submit(session, body, context.settings, who.name)
         _audit_submission(session, who, job)
-        return _accepted(job, submission.why_it_waits(session, job.queue, context.settings))
+        return _accepted(job, _unserved(context, session, job))
 
     return idempotency_keys.created(context, request, who, key, body, make)
 
@@ -158,7 +163,7 @@ def resubmit(
         new = stored.again(session, old, owner=who.name, chunk_seconds=chunk_s)
         job = stored.create(session, new)
         _audit_submission(session, who, job, resubmit_of=job_id)
-        return _accepted(job, submission.why_it_waits(session, job.queue, context.settings))
+        return _accepted(job, _unserved(context, session, job))
 
     return idempotency_keys.created(context, request, who, key, None, make)
 
