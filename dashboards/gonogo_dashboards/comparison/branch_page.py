@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 from sqlalchemy.orm import Session
 
@@ -17,6 +18,7 @@ from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.comparison.compared_tests import names_of
 from gonogo_dashboards.kit import build_cells, words
 from gonogo_service.compare import branches, comparing
+from gonogo_service.compare.branches import Beside
 from gonogo_service.compare.compared import Compared
 from gonogo_service.compare.sides import Place
 from gonogo_service.kit.database.encoding import timestamp
@@ -110,7 +112,7 @@ def view(session: Session, head: str, branch: str, now: datetime) -> BranchView:
     if not head:
         picks = branches.others(session, MAX_PICKS)
         return BranchView(head="", picks=tuple(picks), at=at)
-    beside = branches.read(session, head, branch.strip() or None, now)
+    beside = branches.read(session, head, branch.strip() or None)
     frame = BranchView(
         head=head,
         builds=beside.head.builds,
@@ -119,10 +121,9 @@ def view(session: Session, head: str, branch: str, now: datetime) -> BranchView:
         branches=beside.branches,
         at=at,
     )
-    if not beside.comparisons:
+    if not beside.bases:
         return frame
-    newest = beside.comparisons[-1]
-    by_place = [{test.place: test for test in one.tests} for one in beside.comparisons]
+    newest, by_place = _compare(session, beside, now)
     tests = _newest(by_place)
     kinds = {place: _kind(test) for place, test in tests.items()}
     differing = [test for place, test in tests.items() if kinds[place] is None]
@@ -133,7 +134,7 @@ def view(session: Session, head: str, branch: str, now: datetime) -> BranchView:
     seeds = sum(change.common for change in same if change)
     return replace(
         frame,
-        beside=tuple(one.base.requested for one in beside.comparisons),
+        beside=tuple(one.requested for one in beside.bases),
         complete=newest.complete,
         equal=dict(equal),
         summary=_summary(len(differing), equal, seeds),
@@ -145,14 +146,32 @@ def view(session: Session, head: str, branch: str, now: datetime) -> BranchView:
     )
 
 
+def _compare(
+    session: Session, beside: Beside, now: datetime
+) -> tuple[comparing.Comparison, list[dict[Place, Compared]]]:
+    """Return the comparison with the newest build, and the tests by place of each, newest last.
+
+    Older builds are compared only for tests that have a line, or that the newest didn't run.
+    """
+    *older, last = beside.bases
+    compare = partial(comparing.compare_each, session, now=now, every_record=True)
+    (newest,) = compare([last], beside.head)
+    settled = {test.place for test in newest.tests if _ran_on(test) and _kind(test) is not None}
+    others = compare([one.without(settled) for one in older], beside.head.without(settled))
+    return newest, [{test.place: test for test in one.tests} for one in (*others, newest)]
+
+
+def _ran_on(test: Compared) -> bool:
+    """Return whether the base of a comparison ran a test."""
+    return test.base is not None and not test.base.is_empty
+
+
 def _newest(by_place: Sequence[Mapping[Place, Compared]]) -> dict[Place, Compared]:
     """Return each test as compared with the newest build that ran it; by_place: newest last."""
     tests: dict[Place, Compared] = {}
     for of_build in by_place:
         tests |= {
-            place: test
-            for place, test in of_build.items()
-            if place not in tests or (test.base is not None and not test.base.is_empty)
+            place: test for place, test in of_build.items() if place not in tests or _ran_on(test)
         }
     return tests
 

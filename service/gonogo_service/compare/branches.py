@@ -1,16 +1,14 @@
-"""A build, run or commit beside the last builds of a branch: a comparison with each. Reads only."""
+"""A build, run or commit, and the last builds of a branch to compare it with. Reads only."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from sqlalchemy.orm import Session
 
 from gonogo.errors import FieldError
 from gonogo.spec.executors import EMULATOR
-from gonogo_service.compare import comparing, sides
-from gonogo_service.compare.comparing import Comparison
+from gonogo_service.compare import sides
 from gonogo_service.compare.sides import SideResults
 from gonogo_service.tests import matrices
 from gonogo_service.tests.matrices import BuildRecord
@@ -27,12 +25,12 @@ class Beside:
     """None: no other build ran."""
     branches: tuple[str, ...]
     """The branches to choose from."""
-    comparisons: tuple[Comparison, ...]
-    """With each build, the newest last."""
+    bases: tuple[SideResults, ...]
+    """The builds to compare with, the newest last."""
 
 
-def read(session: Session, head: str, branch: str | None, now: datetime) -> Beside:
-    """Compare head with the last builds of a branch before it; branch: None for the main one.
+def read(session: Session, head: str, branch: str | None) -> Beside:
+    """Return head and the last builds of a branch before it; branch: None for the main one.
 
     head: as in `sides.read`. Raises FieldError for a head that is not known or has no job, and for
     a branch without another build.
@@ -51,9 +49,8 @@ def read(session: Session, head: str, branch: str | None, now: datetime) -> Besi
         for build in others
         if build.branch == branch and all(build.sequence < one.sequence for one in of_head)
     ]
-    bases = [sides.read(session, build, "base") for build in before[-LAST_BUILDS:]]
-    comparisons = comparing.compare_each(session, bases, side, now=now, every_record=True)
-    return Beside(side, branch, branches, tuple(comparisons))
+    bases = tuple(sides.read(session, build, "base") for build in before[-LAST_BUILDS:])
+    return Beside(side, branch, branches, bases)
 
 
 def others(session: Session, limit: int) -> list[BuildRecord]:

@@ -6,7 +6,7 @@ It reads what each test did there. Bounded, indexed reads.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -89,6 +89,12 @@ class SideResults(SideCounts):
     """For kernels: the jobs that have results, newest first."""
     branches: Mapping[Place, str] = field(default_factory=dict)
     ids: frozenset[str] = frozenset()
+
+    def without(self, places: Collection[Place]) -> SideResults:
+        """Return the side without the results of some tests."""
+        tests = {place: ran for place, ran in self.tests.items() if place not in places}
+        facts = {place: jobs for place, jobs in self.facts.items() if place not in places}
+        return replace(self, tests=tests, facts=facts)
 
 
 def _named(session: Session, text: str, path: str) -> tuple[str | None, str | None]:

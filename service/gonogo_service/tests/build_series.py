@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from itertools import groupby
-from operator import itemgetter
 from typing import Any, Literal, TypeVar
 
 from sqlalchemy import Integer, Select, case, func, select
@@ -122,14 +120,17 @@ def _seeds(session: Session, seeds_per_job: Mapping[str, int]) -> dict[str, dict
     query = query.order_by(table.job_id, table.seed, table.repeat, table.place)
     for last, ids in jobs_by_last.items():
         rows = query.where(among(session, table.job_id, ids), table.seed <= last)
-        for (job, number), of_seed in groupby(session.execute(rows), key=itemgetter(0, 1)):
-            parts = list(of_seed)
-            digests = {part.output: part.digest for part in parts if part.digest is not None}
-            notes = {part.output: part.notes for part in parts if part.notes}
-            faults = {name: fault for name, of in notes.items() if (fault := _fault(of))}
-            places = {name: of["places"] for name, of in notes.items() if of.get("places")}
-            judgment = _judgment(parts[0].seed_verdict, parts[0].seed_explanation)
-            seeds.setdefault(job, {})[number] = Seed(*judgment, digests, faults, places)
+        for job, number, verdict, explanation, output, digest, notes in session.execute(rows):
+            of_job = seeds.setdefault(job, {})
+            if number not in of_job:
+                digests, faults, places = dict[str, str](), dict[str, Fault](), dict[str, str]()
+                of_job[number] = Seed(*_judgment(verdict, explanation), digests, faults, places)
+            if digest is not None:
+                digests[output] = digest
+            if notes and (fault := _fault(notes)):
+                faults[output] = fault
+            if notes and notes.get("places"):
+                places[output] = notes["places"]
     return seeds
 
 

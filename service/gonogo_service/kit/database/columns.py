@@ -83,9 +83,12 @@ class Code(TypeDecorator[str]):
             raise ValueError(f"unknown word {value!r}; allowed: {', '.join(self.words)}")
         return self._codes[value]
 
-    def process_result_value(self, value: int | None, dialect: Dialect) -> str | None:
-        """Return the word of a stored number."""
-        return None if value is None else self.words[value]
+    def result_processor(
+        self, dialect: Dialect, coltype: object
+    ) -> Callable[[int | None], str | None]:
+        """Return the function from a stored number to its word; a page reads thousands."""
+        words: dict[int | None, str | None] = {None: None, **dict(enumerate(self.words))}
+        return words.__getitem__
 
 
 Word = TypeVar("Word", bound=StrEnum)
