@@ -14,12 +14,8 @@ from typing import Any
 
 import pytest
 
-from gonogo.judging.inputs import generate, quantise
-from gonogo.judging.judging import judge
-from gonogo.spec.builds import own_builds
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation
-from gonogo_workers.executors.base import shaped_inputs
 from gonogo_workers.executors.limits import SIMULATED
 from simulated_wormhole import Child
 
@@ -71,14 +67,7 @@ def card() -> Iterator[Child]:
 def test_a_right_kernel_is_explained_on_hardware(
     card: Child, build: str, fields: dict[str, Any]
 ) -> None:
-    test = TestSpec.parse(fields)
-    raw = generate(test, 0)
-    given = quantise(test, raw)
-    outputs = card.run(build, test, shaped_inputs(test, given))
-    known = own_builds("ttnn")[build]
-    judged = judge(
-        test, raw, given, outputs, arithmetic=None, produced=known.outputs, on_wormhole=True
-    )
+    judged = card.judged(build, TestSpec.parse(fields))
     assert judged.explanation is Explanation.explained, {
         name: output.to_json() for name, output in judged.outputs.items()
     }
@@ -92,12 +81,5 @@ def test_the_planted_fault_is_green_and_unexplained_on_hardware(card: Child) -> 
             "tolerance": {"rtol": 1e-3, "atol": 0.5},
         }
     )
-    raw = generate(test, 0)
-    given = quantise(test, raw)
-    build = "ttnn-generic-bw-double-subtract"
-    outputs = card.run(build, test, shaped_inputs(test, given))
-    known = own_builds("ttnn")[build]
-    judged = judge(
-        test, raw, given, outputs, arithmetic=None, produced=known.outputs, on_wormhole=True
-    )
+    judged = card.judged("ttnn-generic-bw-double-subtract", test)
     assert judged.verdict.value == "pass_by_tolerance"

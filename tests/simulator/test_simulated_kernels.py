@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from gonogo.judging.inputs import generate, quantise
-from gonogo.judging.judging import judge
-from gonogo.spec.builds import own_builds
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Explanation
 from gonogo_workers.executors.base import KernelError, shaped_inputs
@@ -29,14 +27,7 @@ RIGHT: tuple[tuple[str, dict[str, Any]], ...] = (
     ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value.values())),
 )
 def test_a_right_kernel_is_explained(child: Child, build: str, fields: dict[str, Any]) -> None:
-    test = TestSpec.parse(fields)
-    raw = generate(test, 0)
-    given = quantise(test, raw)
-    outputs = child.run(build, test, shaped_inputs(test, given))
-    known = own_builds("ttnn")[build]
-    judged = judge(
-        test, raw, given, outputs, arithmetic=None, produced=known.outputs, on_wormhole=True
-    )
+    judged = child.judged(build, TestSpec.parse(fields))
     assert judged.explanation is Explanation.explained, {
         name: output.to_json() for name, output in judged.outputs.items()
     }

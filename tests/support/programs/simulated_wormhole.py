@@ -4,7 +4,6 @@ of its servers still run."""
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,12 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
+from gonogo.judging.inputs import generate, quantise
+from gonogo.judging.judging import SeedJudgement, judge
 from gonogo.spec.builds import own_builds
 from gonogo.spec.test_spec import TestSpec
 from gonogo_workers.executors import builds_file, registry
-from gonogo_workers.executors.base import output_shapes
 from gonogo_workers.executors.kernel_host import KernelHost
-from gonogo_workers.executors.slots import Slot
 
 SERVER = "framework.sim"
 """Part of the command line of the simulator's server process."""
@@ -36,7 +35,6 @@ class Child:
             registry.built_in("ttnn"), build, builds_file.read(str(builds))
         )
         self.host = KernelHost(self.resolved.executor, self.resolved.environment)
-        self.slots = 0
 
     def executor(self, build: str) -> Hosted:
         """Call the executor's factory in the child. Raises KernelError where it raises."""
@@ -53,20 +51,16 @@ class Child:
         """One run. Raises KernelError, KernelHang or KernelCrash."""
         if self.host.build != build:
             self.host.open(build)
-        self.slots += 1
-        shapes = {name: array.shape for name, array in inputs.items()}
-        slot = Slot(
-            self.host.folder,
-            f"{self.slots}",
-            shapes,
-            output_shapes(test, own_builds("ttnn")[build].outputs),
-        )
-        slot.write(inputs)
-        self.host.submit({"test": test.canonical(), "seed": 0, **slot.request()})
-        self.host.receive(time.monotonic() + deadline_s)
-        outputs = {name: array.copy() for name, array in slot.read().items()}
-        slot.delete()
-        return outputs
+        return self.host.run(test, inputs, 0, own_builds("ttnn")[build].outputs, deadline_s)
+
+    def judged(self, build: str, test: TestSpec) -> SeedJudgement:
+        """Run a test's first seed, and judge it."""
+        raw = generate(test, 0)
+        given = quantise(test, raw)
+        outputs = self.run(build, test, given)
+        produced = own_builds("ttnn")[build].outputs
+        options: Any = {"arithmetic": None, "produced": produced, "on_wormhole": True}
+        return judge(test, raw, given, outputs, **options)
 
 
 class Hosted:

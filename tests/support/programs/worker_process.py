@@ -63,6 +63,13 @@ class Answer:
         """Verdict by seed (of the last repeat)."""
         return {row["seed"]: row["verdict"] for row in self.rows}
 
+    def failed(self, seed: int, verdicts: dict[int, str], *, is_fresh: bool) -> dict[str, Any]:
+        """Return the row of a seed that alone failed; is_fresh: a second child ran the others."""
+        assert self.verdicts == verdicts
+        assert self.end["outcome"] == "done"
+        assert len({row["host_run"] for row in self.rows}) == (2 if is_fresh else 1)
+        return next(row for row in self.rows if row["seed"] == seed)
+
     @property
     def work(self) -> list[list[int]]:
         """(seed, repeat) of the rows, sorted."""
