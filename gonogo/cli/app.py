@@ -188,6 +188,8 @@ def main() -> None:
             fail(problem, INFRASTRUCTURE)
         if type(problem).__name__ == "SettingsError":
             fail(problem, 2)
+        if isinstance(problem, UnicodeEncodeError) and problem.reason == "surrogates not allowed":
+            fail(JobError(f"{problem.object!r} isn't UTF-8 text"), 2)
         if words := _of_a_package(problem):
             fail(JobError(words), 2)
         raise

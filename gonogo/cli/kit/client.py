@@ -149,7 +149,11 @@ class Client:
         A connection that breaks (the API was restarted under a kept-open one) is tried once more:
         the Idempotency-Key makes sure that the first try, if it did arrive, is not done twice.
         """
-        return self._once(method, path, parameters, json=body)
+        if body is None:
+            return self._once(method, path, parameters)
+        # what is no JSON, such as NaN, is sent as well: the server names its field
+        headers = {"Content-Type": "application/json"}
+        return self._once(method, path, parameters, content=json.dumps(body), headers=headers)
 
     def send(self, path: str, data: bytes, **parameters: Any) -> Any:
         """POST a file, as `call` does, with time for a large one."""

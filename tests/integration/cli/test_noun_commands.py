@@ -136,6 +136,22 @@ def test_a_suite_is_pushed_with_the_text_of_its_file(
     assert ("more than 200,000 characters: no patch" in error) is (name == "long.json")
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("submit --shape 8,64 --build correct --rtol nan", "test.tolerance.rtol: is not a JSON"),
+        ("waivers create --test a --reason b --days 2 --expires 2026-12-31", "by --expires"),
+        ("jobs list --build \udcff", r"'\udcff' isn't UTF-8 text"),
+        ("runs show \udcff", "isn't UTF-8 text"),
+    ],
+)
+def test_a_value_that_can_t_be_sent_is_told_in_one_line(
+    gonogo: Gonogo, line: str, words: str
+) -> None:
+    code, _, error = gonogo(*line.split())
+    assert (code, words in error, error.count("\n")) == (2, True, 1), error
+
+
 def test_each_noun_is_made_listed_shown_changed_and_removed(gonogo: Gonogo, tmp_path: Path) -> None:
     def ran(line: str) -> Any:
         return of(gonogo, *shlex.split(line))

@@ -25,6 +25,8 @@ END = {"days": (float | None, _DAYS), "expires": (str | None, _EXPIRES)}
 def _prepare(verb: str, options: dict[str, Any]) -> dict[str, Any]:
     """Return the options with the end that --days or --expires says."""
     days, expires = options.pop("days", None), options.get("expires")
+    if None not in (days, expires):
+        raise FieldError("--days", days, "is said by --expires already", limit="one of the two")
     if expires is not None:
         options["expires"] = _time(expires)
     elif days is not None or verb == "create":
