@@ -11,9 +11,11 @@ import pytest
 import time_machine
 from sqlalchemy.orm import Session
 
+import compared_builds
 import nightly_history
 import stored_jobs
 from api import Api
+from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo_dashboards.tests import test_list
 from gonogo_service.bisections.model import BisectionRow, ProbeRow
 from gonogo_service.jobs.model import JobRow
@@ -366,3 +368,13 @@ def test_a_reopened_flag_says_when_it_opened_and_not_that_it_was_found_first_the
         change = {"state": "resolved", "reason": "fixed"}
         assert api.client.patch(f"/api/v1/flags/{flag['id']}", json=change).status_code == 200
     assert view["flag"]["state"] == "reopened"
+
+
+def test_a_test_that_only_a_gauge_ran_is_blunt_in_the_list_as_in_the_flags(api: Api) -> None:
+    with api.context.session() as session:
+        job = stored_jobs.submit(session)
+        compared_builds.flag(session, job, FlagKind.blunt_test)
+    (line,) = items(api, "/tests?standing=blunt")
+    assert line["key"] == job.test_key
+    chips = api.client.get("/tests.json").json()["standings"]
+    assert next(chip["count"] for chip in chips if chip["value"] == "blunt") == 1
