@@ -166,12 +166,12 @@ def follow(
     quiet: bool = False,
     tell: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Show a run's progress bar on stderr until it ends; return the run.
+    """Show a run's progress bar on stderr until it ends, and once why a job waits; return the run.
 
     Waits for a server that is away. Without a terminal, `tell` gets a line when jobs have ended, at
     most one in TELL_EVERY_S: many pipelines take silence for a hang.
     """
-    last_line = (time.monotonic(), 0)
+    last_line, told = (time.monotonic(), 0), set[str]()
     with show.progress(show.console(stderr=True)) as bars:
         task = bars.add_task("run", total=None, note="", visible=not quiet)
 
@@ -185,6 +185,10 @@ def follow(
                 total=seeds["total"],
                 note=note,
             )
+            reasons = {test["waiting_reason"] for test in record["tests"]} - told - {None}
+            for reason in () if quiet else reasons:
+                show.say(bars.console, f"warning: {reason}")
+            told.update(reasons)
             nonlocal last_line
             if tell is not None and jobs["ended"] > last_line[1] and _due(last_line[0]):
                 last_line = (time.monotonic(), jobs["ended"])

@@ -12,6 +12,7 @@ import pytest
 from gonogo.cli.kit import waiting
 from gonogo.cli.kit.client import Client
 from gonogo.errors import FieldError, InfrastructureError
+from gonogo_service.cli import suites
 from gonogo_service.cli.jobs import decided
 from gonogo_service.cli.submit import seeds_of
 
@@ -96,6 +97,26 @@ def test_a_server_that_answers_without_an_event_and_breaks_off_again_is_not_away
     client._http = httpx.Client(base_url=client.url, transport=transport)
     assert list(client.follow("job")) == [("state", {"state": "finished"})]
     assert clock.now > 100.0 + 4 * 50.0
+
+
+def test_a_run_that_waits_for_a_worker_says_so_once(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def record(state: str, *reasons: str | None) -> dict[str, Any]:
+        counts = {
+            "seeds": {"done": 0, "total": 2, "verdicts": {}},
+            "jobs": {"ended": 0, "total": 2},
+        }
+        tests = [{"waiting_reason": reason} for reason in reasons]
+        return {"state": state, "suite": {"name": "a"}, "tests": tests, **counts}
+
+    nobody = "no live worker serves the queue q"
+    answers = iter([record("running", nobody, None), record("running", nobody, nobody)])
+    ended = record("finished", None, None)
+    client = Client("http://127.0.0.1:1")
+    monkeypatch.setattr(client, "call", lambda *_: next(answers, ended))
+    assert suites.follow(client, "run") == ended
+    assert capsys.readouterr().err.count(nobody) == 1
 
 
 def test_seeds_are_a_number_or_sequential() -> None:
