@@ -44,7 +44,7 @@ def once_at(
     router: APIRouter, path: str, answer: type[Any], summary: str, status: int = 202, **more: Any
 ) -> Callable[[Endpoint], Endpoint]:
     """Return the decorator of an endpoint whose response `created` makes."""
-    responses = {status: {"model": answer}}
+    responses: dict[int | str, dict[str, Any]] = {status: {"model": answer}}
     options = {"status_code": status, "response_class": Response, "summary": summary, **more}
     return router.post(path, responses=responses, **options)
 

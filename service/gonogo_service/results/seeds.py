@@ -43,6 +43,8 @@ OF_SOURCE = and_(SourceRow.job_id == ResultRow.job_id, SourceRow.number == Resul
 SEED = ResultRow.place == literal_column("0")  # no parameter: a partial index needs it
 """The one row of a seed: that of its worst output."""
 _NONFINITE = {"nan": math.nan, "inf": math.inf, "-inf": math.inf}
+MAX_PLACE = 2**31 - 1
+"""The largest number of a repeat, an arrival and an output's place that a database takes."""
 MAX_ROWS = 20_000
 """Rows of a page of whole seeds, unless its first seed has more."""
 _HEAD = (
@@ -252,10 +254,12 @@ def _value(row: Any, key: Sequence[Any]) -> Any:
 
 def _place(cursor: str | None, parts: int) -> tuple[tuple[int, ...] | None, int]:
     """Return the place in a cursor, and the number of outputs of its result that were read."""
-    if cursor is not None and cursor.count(".") == parts:
-        *place, skip = numbers(cursor, parts + 1) or ()
-        return tuple(place), skip
-    return numbers(cursor, parts), 0
+    if cursor is None:
+        return None, 0
+    read = numbers(cursor, parts + (cursor.count(".") == parts)) or ()
+    if max(read[parts - 1 :]) > MAX_PLACE:
+        raise BadCursor(cursor)
+    return read[:parts], sum(read[parts:])
 
 
 def _cursor(item: Mapping[str, Any], order: Order, read_outputs: int = 0) -> str:

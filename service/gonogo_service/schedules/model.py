@@ -74,7 +74,7 @@ _DUES = select(
     .label("place"),
 ).subquery()
 _LAST = aliased(DueRow, _DUES)
-ScheduleRow.last = relationship(  # type: ignore[attr-defined]
+ScheduleRow.last = relationship(
     _LAST,
     primaryjoin=and_(_LAST.schedule_id == ScheduleRow.id, _DUES.c.place <= LAST),
     order_by=_LAST.due_at.desc(),

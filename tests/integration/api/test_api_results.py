@@ -116,6 +116,7 @@ def test_an_unknown_format_and_a_foreign_cursor_are_refused(api: Api, job: JobRo
         assert refusal(answer) == (422, "format")
         assert answer.json()["limit"] == "one of json, csv, ndjson, junit, ctrf"
     foreign = ("cursor=x", "cursor=²", "cursor=" + "9" * 30, "cursor=1.2.3", "order=seed&cursor=7")
+    foreign += (f"cursor={2**31}", f"cursor=1.{2**31}", f"order=seed&cursor=1.{2**31}")
     for query in (*foreign, "format=csv&cursor=1"):
         assert refusal(api.client.get(f"{address}?{query}")) == (422, "cursor"), query
 

@@ -199,8 +199,8 @@ def test_a_cancelled_run_is_never_green(api: Api) -> None:
 
 
 def test_a_run_runs_again_with_the_jobs_that_are_left(api: Api) -> None:
-    asked = {"builds": ["correct", "tt-train-2025"], "labels": {"night": "1"}}
-    old = submit(api, **asked)
+    request = {"builds": ["correct", "tt-train-2025"], "labels": {"night": "1"}}
+    old = submit(api, **request)
     path, key = f"/api/v1/runs/{old}:resubmit", {"Idempotency-Key": "again"}
     first, second = (api.client.post(path, headers=key) for _ in range(2))
     assert (first.status_code, first.json()) == (202, second.json())
