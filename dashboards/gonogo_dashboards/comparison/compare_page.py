@@ -15,6 +15,7 @@ from gonogo import urls
 from gonogo.flakiness.classes import LOST, Class, RunSummary
 from gonogo.flakiness.gating import LABELS
 from gonogo.reports.red_hollow import RED
+from gonogo.spec.executors import EMULATOR
 from gonogo.spec.verdicts import Verdict
 from gonogo_dashboards.comparison import compared_tests
 from gonogo_dashboards.comparison.compared_tests import TestLine
@@ -41,6 +42,8 @@ class Pair:
     branch: str
     base: str
     head: str
+    at: datetime
+    """When the newest job of head was submitted."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ def view(session: Session, base: str, head: str, limit: int, now: datetime) -> C
     """
     base, head = base.strip(), head.strip()
     builds = matrices.builds(session)
-    newest = sorted(builds, key=lambda build: build.newest_job, reverse=True)
+    newest = sorted(builds, key=_order, reverse=True)
     frame: dict[str, Any] = {
         "choices": tuple(build.name for build in newest[:MAX_CHOICES]),
         "at": timestamp(now),
@@ -211,9 +214,13 @@ def _pairs(builds: Sequence[BuildRecord]) -> tuple[Pair, ...]:
     for build in builds:
         branches.setdefault(build.branch, []).append(build)
     pairs = []
-    for branch, builds_of_branch in sorted(
-        branches.items(), key=lambda item: max(build.newest_job for build in item[1]), reverse=True
-    )[:MAX_LINES]:
-        for before, after in list(pairwise(build.name for build in builds_of_branch[-3:]))[::-1]:
-            pairs.append(Pair(branch, before, after))
+    latest = sorted(branches.values(), key=lambda some: max(map(_order, some)), reverse=True)
+    for of_branch in latest[:MAX_LINES]:
+        for before, after in list(pairwise(of_branch[-3:]))[::-1]:
+            pairs.append(Pair(after.branch, before.name, after.name, after.at))
     return tuple(pairs)
+
+
+def _order(build: BuildRecord) -> tuple[bool, str]:
+    """Return a sort key: the build that ran last is largest; the emulator's are no series."""
+    return build.branch != EMULATOR, build.newest_job

@@ -14,7 +14,7 @@ from gonogo.gauge.slack import scaled
 from gonogo.gauge.summary import Slack
 from gonogo.settings import Settings
 from gonogo.spec.tolerances import for_output
-from gonogo_dashboards.kit import comparators_view, list_rows, sparks, words
+from gonogo_dashboards.kit import commands, comparators_view, list_rows, sparks, words
 from gonogo_dashboards.kit.list_view import ListView, list_view
 from gonogo_service.gauges import store as gauges
 from gonogo_service.suites import patches
@@ -61,6 +61,8 @@ class PatchView:
     patches: Patches
     names: Mapping[str, str]
     """The tests' titles, by key"""
+    advised: Mapping[str, str]
+    """The tolerances that their gauges advise, by key"""
 
 
 def listed(
@@ -96,7 +98,12 @@ def patch(session: Session, settings: Settings, keys: Sequence[str]) -> PatchVie
     few = keys[: urls.MAX_LENGTH]
     specs = test_list.specs(session, few)
     names = {key: list_rows.title_of(test) for key, test in specs.items()}
-    return PatchView(patches.of_tests(session, settings, few), names)
+    advised = {
+        key: commands.tolerance_words(advice)
+        for key, gauged in gauges.slacks(session, few).items()
+        if (advice := {one.output: one.advice for one in gauged.slack if one.advice})
+    }
+    return PatchView(patches.of_tests(session, settings, few), names, advised)
 
 
 def _sentence(week: Week) -> str:
