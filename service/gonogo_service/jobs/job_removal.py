@@ -65,8 +65,10 @@ def remove(session: Session, job_id: str, *, actor: str, now: datetime) -> JobRe
     artifacts = session.scalar(
         select(func.count()).select_from(ArtifactRow).where(ArtifactRow.job_id == job_id)
     )
-    resolved = _forget_evidence(session, job, variant, actor=actor, now=now)
+    # the locks in the order of ending jobs and of assessments: the sums, the assessment, the flags
     sums.recount(session, job)
+    session.scalars(select(AssessmentRow.build).where(*variant.at(AssessmentRow)).with_for_update())
+    resolved = _forget_evidence(session, job, variant, actor=actor, now=now)
     for table in reversed(Base.metadata.sorted_tables):  # those that refer to others come first
         if "job_id" in table.c:
             session.execute(delete(table).where(table.c.job_id == job_id))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, func, select, text
 from sqlalchemy.orm import Session
 
 import audit_log
@@ -27,9 +29,11 @@ from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.database.states import BisectionState
 from gonogo_service.operate import retention
 from gonogo_service.operate.retention import Policy, Tier
+from gonogo_service.results import sums as aggregates
 from gonogo_service.results import tallies
 from gonogo_service.results.model import DailyRow, JobBlockRow, ResultRow
 from gonogo_service.tests import rejudgements
+from patience import WAIT_S
 
 LATER = timedelta(days=500)
 SEEDS = Policy({Tier.seeds: 400})
@@ -183,6 +187,31 @@ def test_a_job_without_rows_is_not_judged_again_and_its_tests_not_compared(engin
         removed = "can't be compared: its results per test were removed"
         with pytest.raises(FieldError, match=removed):
             sides.read(current, "tt-train-2025", "base")
+
+
+def test_a_deletion_and_an_ending_job_of_the_same_test_never_wait_for_each_other(
+    migrated_postgres_url: str,
+) -> None:
+    engine = make_engine(migrated_postgres_url)
+    old = night(engine)
+    with reading(engine) as current:
+        key = current.get_one(JobRow, old).test_key
+
+    def remove() -> None:
+        with session(engine) as current:
+            job_removal.remove(current, old, actor="me", now=utcnow())
+
+    with ThreadPoolExecutor(1) as other, session(engine) as ending:
+        aggregates.lock(ending, key)  # as its results are counted
+        removal = other.submit(remove)
+        waits = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+        until = time.monotonic() + WAIT_S
+        while not ending.scalar(waits) and time.monotonic() < until:
+            time.sleep(0.01)
+        ending.execute(text("SELECT FROM flags FOR UPDATE NOWAIT"))  # as it ends
+        ending.commit()
+        removal.result(WAIT_S)
+    assert count(engine, FlagRow, FlagRow.state == "resolved") == 1
 
 
 def test_a_deleted_job_leaves_nothing_and_everything_else_is_right_without_it(
