@@ -54,7 +54,7 @@ class Hit(NamedTuple):
     label: str
     details: str = ""
     verdict: Verdict | None = None
-    """That of a job or a run."""
+    """The verdict of a job or a run."""
 
 
 def tests(session: Session, text: str, standings: Standings, limit: int) -> tuple[TestSpecRow, ...]:
