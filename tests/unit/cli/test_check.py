@@ -49,7 +49,7 @@ class Kernels:
             outputs["y"] = outputs["y"][:1]
         if self.build == "missing":
             del outputs["mean"]
-        if self.build == "nan":
+        if self.build == "nan" and self.runs == 2:
             outputs["y"].flat[5] = np.nan
         if self.build == "dies" and self.runs == 2:
             os._exit(7)
@@ -58,7 +58,7 @@ class Kernels:
         return outputs
 """
 FORWARD = "--kernel layernorm_fw --shape 2,3,64 --executor mine"
-WRONG = "--shape 3,100,512 --build tt-train-2025"
+WRONG = "--shape 3,20,512 --build tt-train-2025"
 GREEN = "--rtol 1e-3 --atol 0.5"
 
 
@@ -248,7 +248,7 @@ def test_the_limit_of_elements_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> 
         ("raises", ["pass", "error"], "no such op"),
         ("shape", ["error", "error"], "[2, 3, 64]"),
         ("missing", ["error", "error"], "mean"),
-        ("nan", ["fail", "fail"], None),
+        ("nan", ["pass", "fail"], None),
         ("wrong", ["pass_by_tolerance"] * 2, None),
         ("dies", ["pass", "crash"], "status 7"),
     ],
@@ -263,7 +263,7 @@ def test_a_plug_in_may_do_anything_and_each_seed_gets_its_word(
         assert message in rows[-1]["message"]
         assert rows[-1]["outputs"] == {}
     if build == "nan":
-        assert rows[0]["outputs"]["y"]["nonfinite"] == 1
+        assert rows[1]["outputs"]["y"]["nonfinite"] == 1
 
 
 @pytest.mark.usefixtures("plugin")

@@ -321,7 +321,13 @@ def approx(value: Any) -> Any:
     return pytest.approx(value, rel=1e-3, abs=1e-12, nan_ok=True) if is_number else value
 
 
-@pytest.mark.parametrize("name", CASES)
+SEARCHED = {name for name, case in CASES.items() if case.program.stored or case.program.narrow}
+"""Of these many programs are tried, which takes a second each: `make test` leaves them out."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in SEARCHED else n for n in CASES]
+)
 def test_an_answer_is_that_of_its_version(name: str) -> None:
     assert CASES[name].answer() == approx(known()["answers"][name])
 
