@@ -19,6 +19,8 @@ MAX_ELEMENTS = 2_000_000
 MAX_ATTRIBUTES = 64
 MAX_TEXT = 65_536
 """Characters of one element's text that are read; the rest of a longer log is left out."""
+MAX_TAG = 2**20
+"""Bytes of a tag with its attributes, or of a comment, which expat reads in one go."""
 _SHOWN = 60
 _PART = 65_536
 
@@ -72,6 +74,8 @@ def read(data: bytes, start: Start, end: End) -> None:
     try:
         for place in range(0, len(data), _PART):  # expat copies each part that it gets
             parser.Parse(data[place : place + _PART], False)
+            unread = place - parser.CurrentByteIndex
+            check_count(unread, MAX_TAG, "file", "the XML has too large a tag", "bytes")
         parser.Parse(b"", True)
     # an unknown encoding is a LookupError or a ValueError
     except (expat.ExpatError, ValueError, LookupError) as problem:

@@ -277,7 +277,7 @@ def test_hostile_xml_is_refused_and_cheaply(name: str) -> None:
     assert caught.value.field == "file"
 
 
-def test_the_text_of_an_element_and_the_number_of_elements_have_limits(
+def test_texts_tags_and_the_number_of_elements_have_limits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(xml, "MAX_ELEMENTS", 3)
@@ -287,6 +287,8 @@ def test_the_text_of_an_element_and_the_number_of_elements_have_limits(
     assert [len(text) for text in texts] == [xml.MAX_TEXT, 0]
     with pytest.raises(FieldError, match="too many elements"):
         read(b"<testsuite><testcase/><testcase/><testcase/></testsuite>", "junit")
+    with pytest.raises(FieldError, match="too large a tag"):
+        read(b'<testsuite name="' + b"x" * 2 * xml.MAX_TAG + b'"/>', "junit")
 
 
 @pytest.mark.parametrize(
