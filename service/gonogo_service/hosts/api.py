@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated
-
-from pydantic import Field
 
 from gonogo_service.devices.noun import HostChange
 from gonogo_service.hosts import noun, store
 from gonogo_service.hosts.model import HostRow, HostState
+from gonogo_service.hosts.noun import NewHost
 from gonogo_service.kit import rows
 from gonogo_service.kit.answers import require
 from gonogo_service.kit.resource import Resource
-from gonogo_service.kit.strict import Strict
 from gonogo_service.people.context import Admin, Ctx
 
 HOST = rows.extended_answer(
@@ -25,25 +22,6 @@ HOST = rows.extended_answer(
 )
 HOSTS = Resource(noun.HOSTS, HostRow, answer=HOST)
 router = HOSTS.router
-
-
-class NewHost(Strict):
-    """The host to add."""
-
-    name: str = Field(min_length=1, max_length=100, description="Its devices' names begin with it")
-    queues: list[Annotated[str, Field(min_length=1, max_length=200)]] | None = Field(
-        None,
-        min_length=1,
-        max_length=20,
-        description="Patterns of queues: it may run no attempt of another one. Null: those that it "
-        "has, else any",
-    )
-    addresses: list[str] | None = Field(
-        None,
-        max_length=50,
-        description="Addresses or networks that it may ask from, as GONOGO_PROXIES has them; "
-        "empty: any. Null: those that it has, else any",
-    )
 
 
 @dataclass(frozen=True)

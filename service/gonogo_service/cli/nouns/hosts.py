@@ -9,48 +9,34 @@ import typer
 
 import gonogo.settings
 from gonogo.cli.kit import cells, nouns, show
-from gonogo.cli.kit.body_options import JSON
+from gonogo.cli.kit.body_options import JSON, body_of, with_options
 from gonogo.cli.kit.client import Client
 from gonogo.errors import JobError
-from gonogo_service.hosts.noun import HOSTS
+from gonogo_service.hosts.noun import ADD, HOSTS
 
 app = nouns.app_of(HOSTS)
 
 
-@app.command()
-def add(
-    name: str = typer.Argument(help="The name that the host gets; its devices begin with it."),
-    queue: list[str] = typer.Option(
-        [],
-        "--queue",
-        help="Pattern of queues, such as 'ttnn.wormhole.*': the host may run no attempt of "
-        "another one; repeatable; default: those that it has, else any.",
-    ),
-    address: list[str] = typer.Option(
-        [],
-        "--address",
-        help="Address or network, such as 10.1.0.0/16, that the host may ask from; repeatable; "
-        "default: those that it has, else any.",
-    ),
-    as_json: bool = JSON,
-) -> None:
-    """Make a one-time code for a new host, or for one that has lost its token, and print it.
-
-    With GONOGO_URL the server makes it (scope admin); without, it is made beside the database.
-    """
-    config = gonogo.settings.load()
+def add(as_json: bool, **options: Any) -> None:
+    """Make the code of a host and print it."""
+    config, body = gonogo.settings.load(), body_of(ADD, options)
     if config.url is not None and config.database_url is None:
         with Client() as client:
-            body = {"name": name, "queues": queue or None, "addresses": address or None}
             added: dict[str, Any] = client.call("POST", "/hosts:add", body=body)
     else:
-        added = _beside_the_database(name, queue, address)
+        added = _beside_the_database(**body)
     if as_json:
         show.print_json(added)
     else:
         end, url = cells.words(added["expires_at"]), config.url or "URL"
-        show.tell(f"run `gonogo hosts join {url} CODE` on {name} before {end}, with this code:")
+        show.tell(
+            f"run `gonogo hosts join {url} CODE` on {body['name']} before {end}, with this code:"
+        )
         print(added["code"])
+
+
+WHERE = "With GONOGO_URL the server makes it (scope admin), without it is made beside the database."
+app.command("add", help=f"{ADD.sentence} {WHERE}")(with_options(add, ADD))
 
 
 @app.command()
@@ -112,21 +98,13 @@ def _save(host: Any, answer: dict[str, Any], done: str, as_json: bool) -> None:
         print(f"{done} as {host.name}; its token is in {path} and ends {cells.words(ends)}")
 
 
-def _beside_the_database(name: str, queues: list[str], addresses: list[str]) -> dict[str, Any]:
+def _beside_the_database(**body: Any) -> dict[str, Any]:
     from gonogo_service.cli.operate.database import transaction
     from gonogo_service.hosts import store
 
     with transaction() as (session, keys):
         ca_file = gonogo.settings.load().ca_file
-        issued = store.add(
-            session,
-            keys,
-            name,
-            queues or None,
-            actor="command line",
-            addresses=addresses or None,
-            ca_file=ca_file,
-        )
+        issued = store.add(session, keys, **body, actor="command line", ca_file=ca_file)
         ends = issued.host.code_expires_at
         assert ends is not None
-        return {"name": name, "code": issued.secret, "expires_at": ends.isoformat()}
+        return {"name": issued.host.name, "code": issued.secret, "expires_at": ends.isoformat()}
