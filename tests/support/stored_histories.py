@@ -20,7 +20,6 @@ from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.background_context import BackgroundContext, open_background_context
 from gonogo_service.kit.database import engine as engines
-from gonogo_service.tests.assessing import Missed, gauged
 from gonogo_service.tests.variants import Variant
 from parsed_tests import parse_test
 
@@ -45,9 +44,9 @@ def row(
 class World:
     """A migrated database and the role that assesses."""
 
-    def __init__(self, core: BackgroundContext, missed: Missed = gauged) -> None:
+    def __init__(self, core: BackgroundContext) -> None:
         self.core, self.engine = core, core.engine
-        self.assessor = Assessor(core, missed)
+        self.assessor = Assessor(core)
 
     def job(
         self,

@@ -24,7 +24,7 @@ from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.outbox import outbox
 from gonogo_service.kit.outbox.model import OutboxRow
 from gonogo_service.tests import assessing, assessments, trends
-from gonogo_service.tests.assessing import Assessment, Missed
+from gonogo_service.tests.assessing import Assessment
 from gonogo_service.tests.assessments import ASSESS
 
 SUSPICIONS_S = 60.0
@@ -41,9 +41,8 @@ class Assessor:
     It caches the suspected devices between passes.
     """
 
-    def __init__(self, context: BackgroundContext, missed: Missed = assessing.gauged) -> None:
+    def __init__(self, context: BackgroundContext) -> None:
         self.context = context
-        self.missed = missed
         self._suspects = cached(TTLCache(1, SUSPICIONS_S), key=lambda _session: None)(_suspects)
         self._caught_up = False
 
@@ -86,7 +85,7 @@ class Assessor:
 
     def _conclude(self, session: Session, job_id: str) -> Conclusion | None:
         suspicions = self._suspects(session)
-        assessment = assessing.assess(session, job_id, missed=self.missed, suspicions=suspicions)
+        assessment = assessing.assess(session, job_id, suspicions=suspicions)
         if assessment is None:
             return None
         raised = findings.findings(session, assessment)

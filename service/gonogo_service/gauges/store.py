@@ -10,7 +10,8 @@ from typing import Any
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session, aliased
 
-from gonogo.gauge.summary import GaugeReport, MeasuredRate, Slack
+from gonogo.flakiness.rates import Rate, rate
+from gonogo.gauge.summary import GaugeReport, Slack
 from gonogo_service.gauges.model import GaugeRow
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database.each import among
@@ -70,13 +71,11 @@ def last(session: Session, test_key: str, branch: str, arch: str, board: str) ->
     return None if row is None else LastReport(*row)
 
 
-def sharpness_of(
-    session: Session, test_key: str, branch: str, arch: str, board: str
-) -> dict[str, MeasuredRate]:
+def misses(session: Session, test_key: str, branch: str, arch: str, board: str) -> dict[str, Rate]:
     """Return {mutant: how often it passed the test} by the last finished gauge; {} without one."""
     query = _last_first(select(GaugeRow.misses), test_key, branch, arch, board)
-    misses = session.scalar(query) or {}
-    return {name: MeasuredRate.counted(count, of) for name, (count, of) in misses.items()}
+    stored = session.scalar(query) or {}
+    return {name: rate(count, of) for name, (count, of) in stored.items()}
 
 
 def slacks(session: Session, keys: Collection[str] | None = None) -> dict[str, GaugedSlack]:

@@ -27,17 +27,6 @@ CHUNK_SECONDS = 5.0
 
 def order(session: Session, body: GaugeIn, settings: Settings) -> list[Planned]:
     """Return the parts of a gauge whose builds are known. Raises FieldError."""
-    parts = check(body, settings)
-    submission.check_kind(session, body.target, settings)
-    for field, names in (("builds", body.builds), ("wrong_builds", body.wrong_builds)):
-        for place, name in enumerate(names):
-            where = f"{field}.{place}"
-            submission.build_of(session, name, body.test, body.target.executor, settings, where)
-    return parts
-
-
-def check(body: GaugeIn, settings: Settings) -> list[Planned]:
-    """Run the checks that need no database; return the parts. Raises FieldError."""
     submission.check_size(body.test, settings, "test")
     gates.named(body.gates)
     parts = planned(body.test, body.target.executor, body.builds, body.wrong_builds)
@@ -47,6 +36,11 @@ def check(body: GaugeIn, settings: Settings) -> list[Planned]:
         limit = f"{settings.max_gauge_runs} runs (GONOGO_MAX_GAUGE_RUNS)"
         reason = f"{count} seeds x {len(parts)} parts are too many"
         raise FieldError("seeds.count", count, reason, limit=limit)
+    submission.check_kind(session, body.target, settings)
+    for field, names in (("builds", body.builds), ("wrong_builds", body.wrong_builds)):
+        for place, name in enumerate(names):
+            where = f"{field}.{place}"
+            submission.build_of(session, name, body.test, body.target.executor, settings, where)
     return parts
 
 

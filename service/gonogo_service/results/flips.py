@@ -8,7 +8,6 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from gonogo.judging.flip_summary import FlipsSummary, pooled
-from gonogo_service.jobs.model import JobRow
 from gonogo_service.results import seeds as stored
 from gonogo_service.results.model import ResultRow
 
@@ -19,13 +18,10 @@ MAX_SEEDS = 1_000
 def of_job(session: Session, job_id: str) -> tuple[FlipsSummary, ...]:
     """Return the flips of each output of a job, by name, pooled over its seeds.
 
-    Repeats of a seed aren't independent: only the first counts. Empty for a job without a reference
-    build, and for one whose results have no numbers.
+    Repeats of a seed aren't independent: only the first counts. Empty for a job whose results have
+    no numbers.
     """
     table = ResultRow
-    job = session.get(JobRow, job_id)
-    if job is None or job.reference is None:
-        return ()
     first = table.job_id == job_id, table.repeat == 0
     counts: dict[str, list[Mapping[str, Any]]] = {}
     for seed in stored.read(session, *first, statistics=("reference",), limit=MAX_SEEDS):

@@ -7,8 +7,8 @@ the API process must not import it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -19,7 +19,7 @@ from gonogo.flakiness.attribution import Attribution, attribute
 from gonogo.flakiness.contrasts import welch
 from gonogo.flakiness.grades import Grade, grade, hollow
 from gonogo.flakiness.policy import POLICY
-from gonogo.flakiness.rates import Outcome, Rate, rate
+from gonogo.flakiness.rates import Outcome
 from gonogo_service.devices import sick_devices
 from gonogo_service.flags.evidence_kinds import ReadExtent
 from gonogo_service.gauges import store as gauges
@@ -31,8 +31,6 @@ MAX_COMPARED = 10
 """Number of builds back to which a build is compared."""
 COMPARED_SEEDS = 32
 _SAME = (masking.Change.unchanged, masking.Change.right, masking.Change.still_wrong)
-Missed = Callable[[Session, Variant], Mapping[str, Rate]]
-"""Returns the pass rate of each known-wrong kernel on a variant's test, by its newest gauge."""
 
 
 @dataclass(frozen=True)
@@ -73,17 +71,10 @@ class Assessment:
         }
 
 
-def gauged(session: Session, variant: Variant) -> Mapping[str, Rate]:
-    """Return the miss rates from the newest gauge of a variant; {} where none has measured it."""
-    sharpness = gauges.sharpness_of(session, variant.test_key, *variant.place.values())
-    return {name: rate(missed.count, missed.of) for name, missed in sharpness.items()}
-
-
 def assess(
     session: Session,
     job_id: str,
     *,
-    missed: Missed = gauged,
     suspicions: Mapping[str, Suspicion] | None = None,
 ) -> Assessment | None:
     """Assess the variant of a job that is over.
@@ -135,7 +126,7 @@ def assess(
     graded = grade(
         failures,
         None if job.selection else fitted,
-        missed(session, job.variant),
+        gauges.misses(session, *astuple(job.variant)),
         hollow(green),
     )
     jobs = tuple(sorted((job, *others), key=lambda one: one.id, reverse=True))

@@ -14,7 +14,7 @@ import unchecked
 from api import Api
 from database_params import BOTH
 from gauge_results import EDGE, PASSES, TEST, UNSEEN, answer, dispatched, played
-from gonogo.gauge.summary import MeasuredRate
+from gonogo.flakiness.rates import Rate, rate
 from gonogo.spec.test_spec import TestSpec
 from gonogo_service.background import dispatcher
 from gonogo_service.gauges import store as gauges
@@ -65,9 +65,9 @@ def part(gauge: dict[str, Any], rate: str, name: str) -> tuple[int, int]:
     return pick(gauge["report"][rate]["parts"][name], "count", "of")
 
 
-def sharpness(api: Api, *variant: str) -> dict[str, MeasuredRate]:
+def sharpness(api: Api, *variant: str) -> dict[str, Rate]:
     with api.context.reading() as session:
-        return gauges.sharpness_of(session, KEY, *variant)
+        return gauges.misses(session, KEY, *variant)
 
 
 def test_a_blunt_test_is_reported_flagged_and_graded_and_no_job_is_seen(api: Api) -> None:
@@ -93,7 +93,7 @@ def test_a_blunt_test_is_reported_flagged_and_graded_and_no_job_is_seen(api: Api
     check = "gonogo check --kernel layernorm_bw --shape 8,64 --build double-subtract --seeds 1"
     assert evidence["check"].startswith(check)
     graded = sharpness(api, *VARIANT)
-    assert pick(graded, "drop-s1", "nan-tile") == tuple(MeasuredRate.counted(n, 2) for n in (2, 0))
+    assert pick(graded, "drop-s1", "nan-tile") == tuple(rate(n, 2) for n in (2, 0))
     # a gauge measures the test, not a branch
     assert sharpness(api, "another", *VARIANT[1:]) == graded
     assert sharpness(api, *VARIANT[:2], "n300") == {}
@@ -211,8 +211,8 @@ def test_a_gauge_that_finds_it_sharp_resolves_the_flag_and_only_such_a_one(api: 
     measured(api, MISSED)
     measured(api, {}, branch="another")
     assert only_flag(api)["state"] == "open"
-    assert sharpness(api, *VARIANT)["drop-s1"] == MeasuredRate.counted(2, 2)
-    assert sharpness(api, "third", *VARIANT[1:])["drop-s1"] == MeasuredRate.counted(0, 2)
+    assert sharpness(api, *VARIANT)["drop-s1"] == rate(2, 2)
+    assert sharpness(api, "third", *VARIANT[1:])["drop-s1"] == rate(0, 2)
     measured(api, dict.fromkeys(MISSED, math.nan))  # the mutants crashed
     assert only_flag(api)["state"] == "open"
     sharp = measured(api, {})
@@ -224,7 +224,7 @@ def test_a_gauge_that_finds_it_sharp_resolves_the_flag_and_only_such_a_one(api: 
     with api.context.reading() as session:
         resolved = select(func.count()).where(OutboxRow.topic == "flag.resolved")
         assert session.scalar(resolved) == 1
-    assert sharpness(api, *VARIANT)["drop-s1"] == MeasuredRate.counted(0, 2)
+    assert sharpness(api, *VARIANT)["drop-s1"] == rate(0, 2)
     measured(api, {"drop-s1": PASSES})
     assert only_flag(api)["state"] == "reopened"
 

@@ -20,6 +20,7 @@ from gonogo_service.background import assess
 from gonogo_service.background.assess import Assessor
 from gonogo_service.flags import store as flags
 from gonogo_service.flags.api import FLAGS
+from gonogo_service.gauges import store as gauges
 from gonogo_service.jobs import store as jobs
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database import engine as engines
@@ -215,10 +216,8 @@ def test_a_point_of_a_series_has_each_seed_once_where_it_repeats_its_bits(shared
     assert other.numbers["dx"].seeds == 8
 
 
-def test_sharpness_comes_from_the_gauge(shared: World) -> None:
+def test_sharpness_comes_from_the_gauge(shared: World, monkeypatch: pytest.MonkeyPatch) -> None:
     test = spec_of(0.35)
-    noticed = {"double-subtract": rate(0, 9)}
-    sharp = World(shared.core, lambda session, of: noticed if of == variant(test) else {})
     job = shared.job([row(seed) for seed in range(4)], test=test)
     assert stored(shared, test).sharpness == "unmeasured"
     with engines.session(shared.engine) as session:
@@ -229,7 +228,9 @@ def test_sharpness_comes_from_the_gauge(shared: World) -> None:
     with engines.reading(shared.engine) as session:
         requests = outbox.due(session, topics=(ASSESS,))
     assert [message.payload for message in requests].count({"job": job.id}) == 1
-    sharp.assess()
+    noticed = {variant(test).test_key: {"double-subtract": rate(0, 9)}}
+    monkeypatch.setattr(gauges, "misses", lambda _session, key, *_place: noticed.get(key, {}))
+    shared.assess()
     assert stored(shared, test).sharpness == "sharp"
 
 

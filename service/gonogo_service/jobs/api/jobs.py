@@ -50,7 +50,7 @@ def _shown(context: Context, session: Session, job: JobRow) -> dict[str, Any]:
         SHOWN,
         job,
         waiting_reason=queues.waiting_reason(session, job, timeout_s=timeout_s, now=utcnow()),
-        flips=list(flips.of_job(session, job.id) or ()) if compares else None,
+        flips=list(flips.of_job(session, job.id)) if compares else None,
         arithmetic=list(arithmetics.of_job(session, job.id)) or None,
     )
 
