@@ -51,6 +51,11 @@ def test_filters_are_in_the_address_and_the_list_goes_on(server, page: Page) -> 
     page.keyboard.press("Enter")
     expect(page).to_have_url(f"{server.url}/jobs?build=tt-train-2025")
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    scale = "(name) => document.body.appendChild(Object.assign(document.createElement('i'), "
+    scale += (
+        "{ style: `color: var(--${name})` })) && getComputedStyle(document.body.lastChild).color"
+    )
+    assert page.evaluate(scale, "level") == "rgb(28, 36, 45)", "the maps' scales are dark, too"
 
 
 def test_keys_reach_everything_and_the_focus_is_seen(server, page: Page) -> None:

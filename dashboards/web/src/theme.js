@@ -2,9 +2,13 @@
 
 const COLOR_KEYS = new Set(['color', 'borderColor', 'backgroundColor', 'textBorderColor', 'shadowColor']);
 
-/** Returns the current value of a custom property, by its name without the dashes. */
+/** Returns the current color of a custom property, by its name without the dashes: that of the theme. */
 export function color(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim() || '#888';
+  const probe = document.body.appendChild(document.createElement('i'));
+  probe.style.color = `var(--${name}, #888)`;
+  const value = getComputedStyle(probe).color;
+  probe.remove();
+  return value;
 }
 
 /** Returns a deep copy of chart options with every color name replaced by its color; only color keys are read, never data. */
