@@ -17,7 +17,7 @@ from gonogo_dashboards.flags import flag_page
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import shape_of
 from gonogo_dashboards.kit.list_view import ListView, list_view
-from gonogo_service.flags import store
+from gonogo_service.flags import attention
 from gonogo_service.flags.api import FLAGS
 from gonogo_service.flags.model import STATES, FlagRow
 from gonogo_service.flags.store import Outcome
@@ -113,8 +113,8 @@ def listed(
     tests = test_list.specs(session, keys)
     newest = newest_builds(session, [Variant.of(flag) for flag in page.items])
     entries = entry_names.latest(session, keys)
-    others = store.open_of_tests(session, keys)
-    waiting, _ = store.open_by_kind(session)
+    others = attention.open_of_tests(session, keys)
+    waiting, _ = attention.open_by_kind(session)
 
     def line(flag: FlagRow) -> dict[str, Any]:
         key = flag.test_key

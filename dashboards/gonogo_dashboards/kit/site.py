@@ -19,7 +19,7 @@ from gonogo import urls
 from gonogo.errors import FieldError
 from gonogo_dashboards.kit import csv_export
 from gonogo_dashboards.kit.navigation import Group
-from gonogo_service.flags import store as flags
+from gonogo_service.flags import attention as flags
 from gonogo_service.kit.database.paging import BadCursor
 from gonogo_service.people.context import Context
 

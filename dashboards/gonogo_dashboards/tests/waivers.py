@@ -14,7 +14,7 @@ from gonogo.flakiness.waivers import day
 from gonogo.spec.selections import KERNEL
 from gonogo_dashboards.kit.list_rows import shape_of, tolerance_of
 from gonogo_dashboards.kit.ranges import Choice
-from gonogo_service.flags import store as flags
+from gonogo_service.flags import attention as flags
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.flags.noun import ACKNOWLEDGED_FOR
 from gonogo_service.kit import rows

@@ -12,7 +12,7 @@ from gonogo.flakiness.flag_kinds import Ends, FlagKind
 from gonogo.flakiness.grades import Stability
 from gonogo.flakiness.policy import POLICY
 from gonogo.spec.verdicts import Verdict
-from gonogo_service.flags import slower, store
+from gonogo_service.flags import attention, slower
 from gonogo_service.flags.evidence_kinds import FlagDetail
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.tests import samples
@@ -45,7 +45,7 @@ def to_resolve(
     that isn't slower.
     """
     resolvable = []
-    for flag in store.active(session, assessment.variant):
+    for flag in attention.active(session, assessment.variant):
         if flag.kind in raised or flag.kind.of_gauge:
             continue
         quiet = since(flag.kind, assessment.jobs, flag.quiet_after or flag.last_job)

@@ -23,7 +23,7 @@ from gonogo.flakiness.samples import factor_words, outcome_factors
 from gonogo.reports.check_line import check_line
 from gonogo.spec.verdicts import Explanation
 from gonogo_service.devices.model import DeviceRow
-from gonogo_service.flags import arithmetic, slower, store
+from gonogo_service.flags import arithmetic, attention, slower
 from gonogo_service.flags.evidence_kinds import (
     Figures,
     LeftOut,
@@ -168,7 +168,7 @@ def _completed(case: _Case) -> list[FlagRow]:
     The job's end leaves that out, because it holds the job's lock. A flag counts a job once.
     """
     completed = []
-    for flag in store.active(case.session, case.assessment.variant):
+    for flag in attention.active(case.session, case.assessment.variant):
         if flag.kind in BUILDERS or flag.kind.of_gauge or flag.last_job != case.assessment.job.id:
             continue
         evidence = flag.evidence
@@ -304,7 +304,7 @@ def _arithmetic(case: _Case, kind: FlagKind) -> FlagRow | None:
 
 
 def _slower(case: _Case, kind: FlagKind) -> FlagRow | None:
-    active = store.active(case.session, case.assessment.variant)
+    active = attention.active(case.session, case.assessment.variant)
     pinned = next((flag for flag in active if flag.kind is kind), None)
     compared = slower.compared(case.session, case.assessment, pinned)
     if compared is None or not case.runs or not compared[2].slower:

@@ -6,20 +6,18 @@ ones also go into the audit log, openings and resolutions into the outbox.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Select, func, select
-from sqlalchemy.orm import Session, defer
+from sqlalchemy import Select, select
+from sqlalchemy.orm import Session
 
 from gonogo.errors import FieldError
-from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo.spec.executors import EMULATOR
 from gonogo_service.flags.evidence_kinds import FlagDetail, stored
-from gonogo_service.flags.model import BACKGROUND, OPEN, RANK, FlagChangeRow, FlagRow
+from gonogo_service.flags.model import BACKGROUND, FlagChangeRow, FlagRow
 from gonogo_service.flags.noun import MAX_REASON, FlagState
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit import audit
@@ -54,96 +52,6 @@ class Outdated(FieldError):
 
     def __init__(self, given: int, current: int, happened: str) -> None:
         super().__init__("version", given, f"is outdated: {happened}", limit=current)
-
-
-# --- reading
-
-
-def open_by_kind(session: Session) -> tuple[dict[FlagKind, int], int]:
-    """Return the number of open flags by kind, in the order of triage, and of acknowledged ones."""
-    states = FlagRow.state.in_((*OPEN, FlagState.acknowledged))
-    query = select(FlagRow.kind, FlagRow.state, func.count()).where(states)
-    counts, acknowledged = Counter[FlagKind](), 0
-    for kind, state, number in session.execute(query.group_by(FlagRow.kind, FlagRow.state)):
-        if state is FlagState.acknowledged:
-            acknowledged += number
-        else:
-            counts[kind] += number
-    return {kind: counts[kind] for kind in FlagKind if kind in counts}, acknowledged
-
-
-def open_total(session: Session) -> int:
-    """Return the number of open flags."""
-    query = select(func.count()).select_from(FlagRow).where(FlagRow.state.in_(OPEN))
-    return session.scalar(query) or 0
-
-
-def open_of_tests(session: Session, keys: Collection[str]) -> dict[str, list[FlagRow]]:
-    """Return the open flags of tests without evidence, by the test's key, as for triage."""
-    query = select(FlagRow).where(FlagRow.state.in_(OPEN), FlagRow.test_key.in_(list(keys)))
-    query = query.options(defer(FlagRow.evidence))
-    by_test: dict[str, list[FlagRow]] = {}
-    for flag in session.scalars(query.order_by(RANK, FlagRow.id.desc())) if keys else ():
-        by_test.setdefault(flag.test_key, []).append(flag)
-    return by_test
-
-
-def by_rank(
-    session: Session, conditions: Sequence[ColumnElement[bool]], limit: int
-) -> Sequence[FlagRow]:
-    """Return flags by kind, in the order of triage, the newest of a kind first."""
-    # the ids come from the index alone; rows have kilobytes of evidence
-    first = select(FlagRow.id).where(*conditions).order_by(RANK, FlagRow.id.desc())
-    ids = session.scalars(first.limit(limit)).all()
-    shown = select(FlagRow).where(FlagRow.id.in_(ids)).order_by(RANK, FlagRow.id.desc())
-    return session.scalars(shown).all()
-
-
-def active(session: Session, variant: Variant) -> list[FlagRow]:
-    """Return the unresolved flags of a variant."""
-    query = select(FlagRow).where(*variant.at(FlagRow), FlagRow.state != FlagState.resolved)
-    return list(session.scalars(query.order_by(FlagRow.kind)))
-
-
-def acknowledged(
-    session: Session,
-    *,
-    now: datetime,
-    until: datetime | None = None,
-    test: str | None = None,
-    limit: int,
-) -> list[FlagRow]:
-    """Return the flags whose acknowledgement is in force, without evidence, the first to end first.
-
-    until: only those that end by then.
-    """
-    query = select(FlagRow).where(FlagRow.state == FlagState.acknowledged, FlagRow.expires_at > now)
-    query = query if until is None else query.where(FlagRow.expires_at <= until)
-    query = query if test is None else query.where(FlagRow.test_key == test)
-    query = query.order_by(FlagRow.expires_at, FlagRow.id).options(defer(FlagRow.evidence))
-    return list(session.scalars(query.limit(limit)))
-
-
-def changed_by_others(
-    session: Session, owner: str, actor: str, since: datetime, limit: int
-) -> list[tuple[FlagRow, FlagChangeRow]]:
-    """Return an owner's flags that others have changed, without evidence, the latest first.
-
-    actor: the owner's name in the audit. Each flag comes with its latest such change.
-    """
-    change = FlagChangeRow
-    query = (
-        select(FlagRow, change)
-        .join(change, change.flag_id == FlagRow.id)
-        .where(FlagRow.owner == owner, change.at > since, change.actor != actor)
-        .where(change.what != "opened")  # nobody owned it then
-        .order_by(change.at.desc(), change.version.desc())
-        .options(defer(FlagRow.evidence))
-    )
-    latest: dict[str, tuple[FlagRow, FlagChangeRow]] = {}
-    for flag, row in session.execute(query.limit(limit)):
-        latest.setdefault(flag.id, (flag, row))
-    return list(latest.values())
 
 
 # --- findings

@@ -19,7 +19,7 @@ from gonogo.flakiness.flag_kinds import Accepted
 from gonogo.spec.described import Described
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.verdicts import Verdict
-from gonogo_service.flags import store as flags
+from gonogo_service.flags import attention as flags
 from gonogo_service.flags.model import BACKGROUND, OPEN, FlagRow
 from gonogo_service.jobs.model import JobRow
 from gonogo_service.kit.database import dialect

@@ -17,6 +17,7 @@ import audit_log
 from database_params import BOTH_ENGINES
 from gonogo.errors import FieldError
 from gonogo.flakiness.flag_kinds import FlagKind
+from gonogo_service.flags import attention
 from gonogo_service.flags import store as flags
 from gonogo_service.flags.api import FLAGS
 from gonogo_service.flags.model import FlagRow
@@ -146,7 +147,7 @@ def test_a_flag_is_quiet_after_its_evidence_and_the_newest_job_of_its_variant(
     current: Session, flag: FlagRow
 ) -> None:
     def quiet_after() -> list[str]:
-        return [flag.quiet_after for flag in flags.active(current, variant)]
+        return [flag.quiet_after for flag in attention.active(current, variant)]
 
     first = current.get_one(JobRow, flag.last_job)
     variant = Variant(flag.test_key, flag.branch, flag.arch, flag.board)
@@ -160,7 +161,7 @@ def test_a_flag_is_quiet_after_its_evidence_and_the_newest_job_of_its_variant(
     report(current, first, "and again")
     assert quiet_after() == [second.id]
     for other in ({"board": "p150"}, {"arch": "blackhole"}, {"branch": "dev"}, {"test_key": "x"}):
-        assert flags.active(current, Variant(**{**variant.__dict__, **other})) == []
+        assert attention.active(current, Variant(**{**variant.__dict__, **other})) == []
     flags.change(current, flag.id, {"state": "resolved"}, actor="ada", now=NOW)
     assert quiet_after() == []
 
