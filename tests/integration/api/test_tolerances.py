@@ -143,19 +143,25 @@ TEXTS = {
 }
 
 
+@pytest.fixture(scope="module")
+def gauged(shared: Api) -> Api:
+    """The shared service, in which each test of TEXTS has a gauge."""
+    for rows, edge in ((8, 2 * EDGE), (16, EDGE)):
+        gauge(shared, {**LOOSE, "shape": [rows, 64]})
+        for rtol in (0.1, 1e-5):
+            two = {**LOOSE, "shape": [rows, 128], "tolerance": {"rtol": rtol}}
+            gauge(shared, two, edge=edge)
+    return shared
+
+
 @pytest.mark.parametrize(("path", "text"), TEXTS.values(), ids=TEXTS)
 def test_a_patch_changes_the_pushed_file_and_keeps_all_else(
-    api: Api, tmp_path: Path, path: str, text: str
+    gauged: Api, tmp_path: Path, path: str, text: str
 ) -> None:
-    file = tmp_path / path
+    api, file = gauged, tmp_path / path
     file.parent.mkdir(exist_ok=True)
     content = json.loads(text) if path.endswith("json") else yaml.safe_load(text)
-    two = content["entries"][2]["test"]["tolerance"]
     keys = stored(api, content, text, path)
-    for rows, width in ((8, 64), (16, 64)):
-        gauge(api, {**LOOSE, "shape": [rows, width]})
-    for rows, edge in ((8, 2 * EDGE), (16, EDGE)):
-        gauge(api, {**LOOSE, "shape": [rows, 128], "tolerance": two}, edge=edge)
     (patch,) = (answer := patched(api, *keys.values()))["suites"]
     assert (patch["suite"], patch["path"], answer["left_out"]) == ("nightly", path, [])
     assert patch["tests"] == sorted(keys.values())
