@@ -193,20 +193,14 @@ def of_test(key: str, what: str, chosen: Query | None = None) -> str:
     return f"{API}/tests/{_part(key)}/{what}" + _query(chosen or {})
 
 
-def compare(
-    base: str | None = None,
-    head: str | None = None,
-    *,
-    limit: str | None = None,
-    as_json: bool = False,
-) -> str:
+def compare(base: str | None = None, head: str | None = None, *, limit: str | None = None) -> str:
     """Return the comparison of two builds or runs, test by test."""
-    return f"{COMPARE}{_json(as_json)}" + _query({"base": base, "head": head, "limit": limit})
+    return COMPARE + _query({"base": base, "head": head, "limit": limit})
 
 
-def webhook_delivery(webhook_id: str, delivery_id: str, *, as_json: bool = False) -> str:
+def webhook_delivery(webhook_id: str, delivery_id: str) -> str:
     """Return one message with every attempt to deliver it."""
-    return f"{WEBHOOKS}/{_part(webhook_id)}/deliveries/{_part(delivery_id)}{_json(as_json)}"
+    return f"{WEBHOOKS}/{_part(webhook_id)}/deliveries/{_part(delivery_id)}"
 
 
 def replay(webhook_id: str, delivery_id: str) -> str:

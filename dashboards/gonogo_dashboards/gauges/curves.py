@@ -23,8 +23,6 @@ from gonogo_dashboards.kit import words
 from gonogo_service.gauges import gauge_rows
 from gonogo_service.gauges.model import GaugeRow
 
-CHOICES = ("comparator", "of")
-"""The parameters of the query that choose the curves."""
 NAMES: Mapping[str, str] = {
     "allclose": "atol",
     "pcc": "1 − PCC",

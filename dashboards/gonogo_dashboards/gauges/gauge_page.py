@@ -53,7 +53,6 @@ class GaugeView:
     slack: GaugedSlack | None
     picture: Picture | None
     """Rates over the tolerance; None before the end, and where no comparator bounds an error."""
-    json_url: str
     submit_url: str
     """The form of a job with the advised tolerance; "" where none is advised."""
     at: str
@@ -74,12 +73,12 @@ def one(
 ) -> GaugeView | None:
     """Return a gauge's page; None where there is no such gauge.
 
-    The query chooses its curves (curves.CHOICES).
+    The query chooses its curves: `comparator`, and the output `of` which they are.
     """
     row = GAUGES.get(session, gauge_id)
     if row is None:
         return None
-    report, chosen = row.report, {name: query.get(name) for name in curves.CHOICES}
+    report = row.report
     advised = None if report is None else report.advice.tolerance
     return GaugeView(
         gauge=rows.values(LISTED, row),
@@ -88,7 +87,6 @@ def one(
         report=None if report is None else report_rows.read(report),
         slack=GaugedSlack.of(row),
         picture=curves.read(session, row, query),
-        json_url=urls.gauge(row.id, chosen, as_json=True),
         submit_url=with_tolerance(row.test_key, row.test, advised) if advised else "",
         at=timestamp(now),
     )

@@ -76,11 +76,12 @@ class PageRoute(Route):
 class Frame:
     """The parts of a page that are not about its own subject.
 
-    open_flags: the number of open flags. csv_url: the address of the list as CSV; "" for none.
-    reader: the name that the reader's jobs have.
+    open_flags: the number of open flags. json_url: the page's JSON version. csv_url: the address of
+    the list as CSV; "" for none. reader: the name that the reader's jobs have.
     """
 
     open_flags: int = 0
+    json_url: str = ""
     csv_url: str = ""
     reader: str = ""
 
@@ -167,13 +168,13 @@ class Site:
             return view(request, lambda _, shown: self.as_json(request, shown))
 
         def page(request: Request) -> Response:
-            address = request.url.query
-            as_csv = f"{request.url.path}.csv{'?' if address else ''}{address}"
+            here, query = request.url.path, f"?{request.url.query}".removesuffix("?")
 
             def framed(session: Session, shown: Any) -> Response:
                 frame = Frame(
                     flags.open_total(session),
-                    as_csv if line and shown.items else "",
+                    f"{json_path or f'{here}.json'}{query}",
+                    f"{here}.csv{query}" if line and shown.items else "",
                     self.context.reader(request),
                 )
                 return self.page(request, template, shown, frame)

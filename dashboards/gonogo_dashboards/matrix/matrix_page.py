@@ -74,7 +74,6 @@ class MatrixView:
     newest_url: str | None
     next: str | None
     next_url: str | None
-    json_url: str
     at: str | None
     events: tuple[AxisEvent, ...] = ()
     """The changes of arithmetics, firmware and tolerances between these builds."""
@@ -184,7 +183,6 @@ def read(
         newest_url=urls.matrix({**address, "until": None}) if first else None,
         next=page.next,
         next_url=urls.matrix(address, cursor=page.next) if page.next else None,
-        json_url=urls.matrix(address, cursor=cursor, as_json=True),
         at=timestamp(now),
         events=_events(session, place.builds, rows),
     )

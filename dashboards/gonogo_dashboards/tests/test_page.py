@@ -121,8 +121,7 @@ def one(
     }
     if variant is None:
         period = ranges.of({}, now, lambda _: urls.history(key))
-        nothing = {"variant": None, "badges": (), "range": period}
-        return {**about, **nothing, "json_url": urls.history(key, as_json=True)}
+        return {**about, "variant": None, "badges": (), "range": period}
     page = _VariantPage(session, variant, chosen, test.test, now)
     return {**about, **page.grade(), **page.charts(), **page.actions()}
 
@@ -235,7 +234,6 @@ class _VariantPage:
             ],
             "rate_changes": words.tamed(trend.rates.words, names),
             "steps": trend.steps[::-1],
-            "json_url": urls.history(self.key, self.chosen, as_json=True),
         }
 
     def actions(self) -> dict[str, Any]:
