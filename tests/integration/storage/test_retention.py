@@ -212,6 +212,7 @@ def test_a_deletion_and_an_ending_job_of_the_same_test_never_wait_for_each_other
         ending.commit()
         removal.result(WAIT_S)
     assert count(engine, FlagRow, FlagRow.state == "resolved") == 1
+    engine.dispose()
 
 
 def test_a_deleted_job_leaves_nothing_and_everything_else_is_right_without_it(
