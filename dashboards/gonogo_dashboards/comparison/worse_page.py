@@ -110,9 +110,10 @@ def view(session: Session, query: Mapping[str, str], now: datetime) -> WorseView
 
 def _day(text: str | None) -> date | None:
     try:
-        return date.fromisoformat(text or "")
+        day = date.fromisoformat(text or "")
     except ValueError:
         return None
+    return day if 1970 < day.year < date.max.year else None  # ids count from 1970
 
 
 def _worst(session: Session, branch: str, now: datetime) -> tuple[TestSpecRow, ...]:

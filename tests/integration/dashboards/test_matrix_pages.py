@@ -389,7 +389,8 @@ def test_what_got_worse_compares_both_ends_of_a_span(
     assert read(since=day(2)).counts["same"] == 1  # hollow before, hollow now
     assert read(since=day(8), until=day(6)).tests == 0
     assert read(since=day(20)).counts["new"] == 1
-    assert read(since="nonsense").since == day(7)
+    for nonsense in ("nonsense", "0001-01-01", "9999-12-31"):
+        assert read(since=nonsense, until=nonsense).since == day(7)
     with engines.reading(engine) as current:
         picks = compare_page.view(current, "", "", 50, now).picks
     assert [(pick.name, pick.branch) for pick in picks] == [
