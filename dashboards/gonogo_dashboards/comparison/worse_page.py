@@ -174,12 +174,11 @@ def _line(
 ) -> ChangedLine:
     after, before = build_cells.cell(last), None if first is None else build_cells.cell(first)
     details = tolerance_of(test.test), details_of(test.test, entries.get(test.key))
-    place = {"branch": variant.branch, "arch": variant.arch, "board": variant.board}
     is_other = before is not None and before.build != after.build
     return ChangedLine(
         _kind(first, last),
         name,
-        urls.history(test.key, place),
+        urls.history(test.key, variant.place),
         " · ".join(filter(None, (*details, variant.board))),
         before,
         after,

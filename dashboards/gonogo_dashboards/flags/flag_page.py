@@ -168,7 +168,7 @@ def line(
         shape=shape_of(test) if test else "",
         tolerance=tolerance_of(test) if test else "",
         details=details_of(test, entry),
-        variant=words.variant(flag.branch, flag.arch, flag.board),
+        variant=words.variant_of(Variant.of(flag)),
         still=still,
         others=[
             {"words": other.kind.label, "build": other.build, "url": urls.flag(other.id)}

@@ -39,6 +39,7 @@ from gonogo_service.jobs.values import SeedDecision, SuspectSeeds
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.records import from_object
 from gonogo_service.tests import entry_names
+from gonogo_service.tests.variants import Variant
 
 FIRST_TESTS = Part()
 
@@ -144,9 +145,7 @@ def job(
         and queue_estimate.start_command(row.queue),
         has_rows=has_rows,
         at_most=request.at_most(row),
-        test_url=urls.history(
-            row.test_key, {"branch": row.branch, "arch": row.arch, "board": row.board}
-        ),
+        test_url=urls.history(row.test_key, Variant.of(row).place),
         facts=request.facts(row),
         outputs=seen.outputs,
         tests=tests,

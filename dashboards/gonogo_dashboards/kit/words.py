@@ -161,14 +161,9 @@ def verdicts(*, of_seeds: bool = False) -> list[tuple[str, str]]:
     ]
 
 
-def variant(branch: str, arch: str, board: str) -> str:
-    """Return branch, architecture and board in one line."""
-    return f"{branch} · {arch} · {board}"
-
-
 def variant_of(stored: Variant) -> str:
-    """Return the branch, architecture and board of a stored variant in one line."""
-    return variant(stored.branch, stored.arch, stored.board)
+    """Return the branch, architecture and board of a variant in one line."""
+    return " · ".join(stored.place.values())
 
 
 def since(moment: datetime | str | None, now: datetime) -> str:

@@ -97,9 +97,9 @@ def rows_of(session: Session, tests: Sequence[TestSpecRow], place: Place) -> tup
     rows = []
     for (test, arch, board), label in zip(ran, labels(listed), strict=True):
         key, form = test.key, test.test
-        url = urls.history(key, {"branch": place.branch, "arch": arch, "board": board})
         about = shape_of(form), tolerance_of(form), details_of(form, entries.get(key))
         variant = Variant(key, place.branch, arch, board)
+        url = urls.history(key, variant.place)
         results = (by_cell.get((variant, name)) for name in place.builds)
         cells = tuple(_cell(one) if one else None for one in results)
         rows.append(MatrixRow(key, url, label, test.kernel, *about, arch, board, cells))

@@ -14,6 +14,8 @@ from gonogo.spec.executors import EMULATOR
 from gonogo_dashboards.kit import build_cells, commands, ranges, words
 from gonogo_dashboards.kit.build_cells import RecentBuilds
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
+from gonogo_dashboards.kit.list_view import ListView
+from gonogo_dashboards.kit.ranges import Choice
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.states import JobState
 from gonogo_service.tests import axis_changes, entry_names, recent_builds, standings, test_list
@@ -31,17 +33,12 @@ MAX_VARIANTS = 3
 
 
 @dataclass(frozen=True)
-class Chip:
-    """A filter or an order to choose; choosing it again takes it back."""
+class Chip(Choice):
+    """A filter to choose, and the tests that it leaves; choosing it again takes it back."""
 
-    value: str
-    label: str
     verdict: str
-    url: str
-    chosen: bool
-    sentence: str = ""
-    count: int | None = None
-    """The tests that a filter leaves; None for an order."""
+    sentence: str
+    count: int
 
 
 @dataclass(frozen=True)
@@ -79,20 +76,15 @@ class TestLine:
 
 
 @dataclass(frozen=True)
-class TestsView:
-    """A page of the list of tests; `next_url` leads to the next one, or is None."""
+class TestsView(ListView):
+    """A page of the list of tests."""
 
     __test__ = False  # pytest: not a test case
 
-    items: tuple[TestLine, ...]
-    filters: Mapping[str, str]
     standings: tuple[Chip, ...]
-    sorts: tuple[Chip, ...]
+    sorts: tuple[Choice, ...]
     range: ranges.Range
-    next: str | None
-    next_url: str | None
     start: str
-    at: str | None
 
 
 def listed(
@@ -120,35 +112,34 @@ def listed(
     page = test_list.list_(session, chosen, sort=sort, limit=limit, cursor=cursor or None)
     counts = test_list.counts(session, chosen)
     return TestsView(
-        _lines(session, page.items, chosen, now),
-        given,
-        tuple(
+        items=_lines(session, page.items, chosen, now),
+        filters=given,
+        next=page.next,
+        next_url=urls.catalogue(given, cursor=page.next) if page.next else None,
+        at=timestamp(now),
+        standings=tuple(
             Chip(
                 kind,
                 kind.label,
-                kind.mark,
                 address("standing", None if kind is chosen.kind else kind),
                 kind is chosen.kind,
+                kind.mark,
                 (in_days and kind.in_days) or kind.sentence,
                 counts[kind],
             )
             for kind in Kind
         ),
-        tuple(
-            Chip(
+        sorts=tuple(
+            Choice(
                 value,
                 label,
-                "",
                 address("sort", None if value == test_list.ATTENTION else value),
                 value == sort,
             )
             for value, label in SORTS.items()
         ),
-        period,
-        page.next,
-        urls.catalogue(given, cursor=page.next) if page.next else None,
-        commands.START,
-        timestamp(now),
+        range=period,
+        start=commands.START,
     )
 
 
