@@ -123,6 +123,18 @@ def test_what_failed_a_seed_is_told(pipeline: Pipeline) -> None:
     assert f"small on kernels-{HEAD[:12]}: seed 0: no [b]program[/b]\n" in out
 
 
+def test_github_takes_no_name_or_message_for_a_command(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    pipeline.broken.add(f"kernels-{HEAD[:12]}")
+    _, out, _ = pipeline.run("--base", "none")
+    stop, _, rest = out.partition("\n")
+    tables, _, commands = rest.partition(f"\n::{stop.removeprefix('::stop-commands::')}::\n")
+    assert "no [b]program[/b]" in tables
+    assert commands.startswith("::")
+
+
 @pytest.mark.parametrize(
     ("words", "note"),
     [

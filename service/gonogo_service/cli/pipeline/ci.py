@@ -113,13 +113,15 @@ def ci(
         if before is None:
             result = outcome.of_run(run, written, build=name, note=note, fail_on=fail_on)
             if not as_json:
-                suites.report(client, run, as_json=False)
+                with reports.without_commands(source.provider):
+                    suites.report(client, run, as_json=False)
         else:
             in_run = f"{before}@{run['id']}" if before in run["builds"] else before
             comparison = compare.watch(client, in_run, f"{name}@{run['id']}", fail_on)
             result = outcome.of_comparison(comparison, run, written, build=name, base=before)
             if not as_json:
-                compare.report(comparison, False, client.url, with_gate=False)
+                with reports.without_commands(source.provider):
+                    compare.report(comparison, False, client.url, with_gate=False)
     _report(result, source.provider, junit, code_quality, summary, as_json)
     raise typer.Exit(result.code)
 
