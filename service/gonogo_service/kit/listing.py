@@ -39,16 +39,17 @@ class Listing(Generic[R]):
         more: Callable[[], Iterable[R]] = tuple,
         options: Sequence[ExecutableOption] = (),
         only: Sequence[ColumnElement[bool]] = (),
+        complete: Callable[[Session, Sequence[R]], object] = lambda session, rows: None,
     ) -> None:
         """Make the listing of a table.
 
         where: filter -> its column, or a function from its value to a condition; default: the
         column of that name. find: returns what is not stored, such as a built-in build, by its key;
         more: returns all of these for lists. options: SQLAlchemy's, of the query of a list. only:
-        conditions of all rows.
+        conditions of all rows. complete: reads what the rows of a page need, for all together.
         """
         self.noun, self.row = noun, row
-        self.find, self._more, self._options = find, more, options
+        self.find, self._more, self._options, self._complete = find, more, options, complete
         self._where = dict(where or {})
         self.key: InstrumentedAttribute[str] = getattr(row, noun.key)
         self.by_id = self.key.type is IdType
@@ -72,6 +73,7 @@ class Listing(Generic[R]):
         rows = [*session.scalars(query), *self._unstored(filters, cursor)]
         if not self.by_id:
             rows.sort(key=self.key_of)
+        self._complete(session, rows)
         return Page.cut(rows, limit, self.key_of)
 
     def get(self, session: Session, key: str, *, lock: bool = False) -> R | None:

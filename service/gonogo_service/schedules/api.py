@@ -16,7 +16,7 @@ from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.resource import Act, Resource
 from gonogo_service.people import idempotency_keys
 from gonogo_service.people.context import Ctx, Submitter
-from gonogo_service.schedules import noun
+from gonogo_service.schedules import noun, store
 from gonogo_service.schedules.model import DueRow, ScheduleRow
 from gonogo_service.schedules.noun import ScheduleIn
 from gonogo_service.suites import runs_api, submission
@@ -30,7 +30,21 @@ SCHEDULE = rows.extended_answer(
     upcoming=(list[datetime], "Its next due times; none while it is paused"),
     last=(list[_DUE], "Its last due times, newest first"),
 )
-SCHEDULES = Resource(noun.SCHEDULES, ScheduleRow, answer=SCHEDULE)
+
+
+def _with_last(_context: object, session: Session, schedule: ScheduleRow) -> ScheduleRow:
+    store.read_last(session, [schedule])
+    return schedule
+
+
+SCHEDULES = Resource(
+    noun.SCHEDULES,
+    ScheduleRow,
+    answer=SCHEDULE,
+    line=SCHEDULE,
+    show=_with_last,
+    complete=store.read_last,
+)
 router = SCHEDULES.router
 
 

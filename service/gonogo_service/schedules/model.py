@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
-from sqlalchemy import ForeignKey, Index, Text, and_, func, select, text
-from sqlalchemy.orm import Mapped, aliased, mapped_column, relationship
+from sqlalchemy import ForeignKey, Index, Text, text
+from sqlalchemy.orm import Mapped, mapped_column
 
 from gonogo.ci.cron import CronLine
 from gonogo_service.kit.database.base import Base
 from gonogo_service.kit.database.columns import INTERNAL, IdType, WordOf
 from gonogo_service.kit.database.states import DueOutcome
 
-UPCOMING, LAST = 5, 10
-"""The due times that a schedule shows, ahead and past."""
+UPCOMING = 5
+"""The due times ahead that a schedule shows."""
 Overlap = Literal["skip", "allow"]
 _DUE = text("next_at IS NOT NULL")
 
@@ -42,6 +42,9 @@ class ScheduleRow(Base):
         Index("ix_schedules_next", "next_at", sqlite_where=_DUE, postgresql_where=_DUE),
     )
 
+    last: tuple[Any, ...] = ()
+    """Its last due times (DueRow), newest first; store.read_last reads them."""
+
     @property
     def upcoming(self) -> list[datetime]:
         """Return its next due times; none while it is paused."""
@@ -65,19 +68,3 @@ class DueRow(Base):
     run: Mapped[str | None] = mapped_column("run_id", IdType)
     reason: Mapped[str | None]
     at: Mapped[datetime]
-
-
-_DUES = select(
-    DueRow,
-    func.row_number()
-    .over(partition_by=DueRow.schedule_id, order_by=DueRow.due_at.desc())
-    .label("place"),
-).subquery()
-_LAST = aliased(DueRow, _DUES)
-ScheduleRow.last = relationship(
-    _LAST,
-    primaryjoin=and_(_LAST.schedule_id == ScheduleRow.id, _DUES.c.place <= LAST),
-    order_by=_LAST.due_at.desc(),
-    viewonly=True,
-    lazy="selectin",
-)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
+from gonogo_service.kit.database.columns import IdType
+from gonogo_service.kit.database.each import Given, of_each
 from gonogo_service.kit.database.states import DueOutcome
 from gonogo_service.schedules.model import DueRow, ScheduleRow
+
+LAST = 10
+"""The past due times that a schedule shows."""
+_SHOWN = ("due_at", "outcome", "run", "reason", "at")
 
 
 def due(session: Session, *, now: datetime) -> list[str]:
@@ -34,3 +42,20 @@ def claim(session: Session, schedule_id: str, due_at: datetime, *, now: datetime
     session.add(row)
     session.flush()
     return row
+
+
+def read_last(session: Session, schedules: Sequence[ScheduleRow]) -> None:
+    """Set the last due times of schedules."""
+    ids = [(schedule.id,) for schedule in schedules]
+    dues: dict[int, list[DueRow]] = {}
+    for place, *values in of_each(session, _last, (("schedule", IdType),), ids) if ids else ():
+        due = DueRow(**dict(zip(_SHOWN, values, strict=True)))
+        dues.setdefault(place, []).append(due)
+    for place, schedule in enumerate(schedules):
+        schedule.last = tuple(dues.get(place, ()))
+
+
+def _last(given: Given) -> Select[*tuple[Any, ...]]:
+    of_schedule = DueRow.schedule_id == given("schedule")
+    query = select(*(getattr(DueRow, name) for name in _SHOWN)).where(of_schedule)
+    return query.order_by(DueRow.due_at.desc()).limit(LAST)

@@ -13,7 +13,6 @@ from gonogo.spec.verdicts import Verdict
 from gonogo_service.jobs.api.schemas import JobLinks
 from gonogo_service.jobs.api.schemas import links as job_links
 from gonogo_service.kit import idempotency, rows
-from gonogo_service.kit.database.paging import Page
 from gonogo_service.kit.database.states import RunState
 from gonogo_service.kit.problems import BadField
 from gonogo_service.kit.resource import Act, Resource
@@ -78,21 +77,14 @@ def details(_context: object, session: Session, run: RunRow) -> dict[str, Any]:
     return rows.values(DETAILS, run, before=changes.before, tests=tests)
 
 
-class _Runs(Resource[RunRow]):
-    def page(self, session: Session, **filters: Any) -> Page[RunRow]:
-        """Return a page of runs, open ones with the counts of their jobs now."""
-        page = super().page(session, **filters)
-        runs.current(session, *page.items)
-        return page
-
-
-RUNS = _Runs(
+RUNS = Resource(
     noun.RUNS,
     RunRow,
     answer=DETAILS,
     line=RUN,
     show=details,
     where={"suite": RunRow.name},
+    complete=lambda session, page: runs.current(session, *page),
 )
 router = RUNS.router
 

@@ -156,14 +156,16 @@ def test_a_long_list_takes_no_more_statements_than_a_short_one(api: Api, noun: s
     def note(*given: Any) -> None:
         statements.append(given[2])
 
-    numbers = set()
-    event.listen(api.context.engine, "before_cursor_execute", note)
-    for limit in (1, 3):
-        api.get(NOUNS[noun].noun.address, params={"limit": limit})
-        numbers.add(len(statements))
+    def taken(limit: int) -> int:
         statements.clear()
+        api.get(NOUNS[noun].noun.address, params={"limit": limit})
+        return len(statements)
+
+    event.listen(api.context.engine, "before_cursor_execute", note)
+    # the least of some, because other threads of the service look at the database, too
+    short, long = (min(taken(limit) for _ in range(3)) for limit in (1, 3))
     event.remove(api.context.engine, "before_cursor_execute", note)
-    assert len(numbers) == 1
+    assert short == long
 
 
 @pytest.mark.parametrize("noun", NOUNS)
