@@ -171,7 +171,7 @@ def follow(
     Waits for a server that is away. Without a terminal, `tell` gets a line when jobs have ended, at
     most one in TELL_EVERY_S: many pipelines take silence for a hang.
     """
-    last_line, told = (time.monotonic(), 0), set[str]()
+    last_line, known_reasons = (time.monotonic(), 0), set[str]()
     with show.progress(show.console(stderr=True)) as bars:
         task = bars.add_task("run", total=None, note="", visible=not quiet)
 
@@ -185,10 +185,10 @@ def follow(
                 total=seeds["total"],
                 note=note,
             )
-            reasons = {test["waiting_reason"] for test in record["tests"]} - told - {None}
+            reasons = {test["waiting_reason"] for test in record["tests"]} - known_reasons - {None}
             for reason in () if quiet else reasons:
                 show.say(bars.console, f"warning: {reason}")
-            told.update(reasons)
+            known_reasons.update(reasons)
             nonlocal last_line
             if tell is not None and jobs["ended"] > last_line[1] and _due(last_line[0]):
                 last_line = (time.monotonic(), jobs["ended"])

@@ -140,7 +140,7 @@ class GoldenRow(Base):
 
 
 class CanaryRow(Base):
-    """A device's latest explained canary of a build. Times are by its host's clock."""
+    """A device's latest explained canary of a build."""
 
     __tablename__ = "canaries"
     device_id: Mapped[str] = mapped_column(IdType, ForeignKey("devices.id"), primary_key=True)

@@ -97,8 +97,8 @@ def test_a_local_command_checks_gauges_and_shows_the_kernel_that_it_names(source
     code, shown = command("kernels", "show", source.name)
     assert (code, tuple(shown["inputs"]), shown["outputs"]) == (0, source.inputs, ["y"])
     assert source.wrong in str(shown)
-    told = CliRunner().invoke(app, ["kernels", "show", source.name]).stdout
-    assert f"gonogo check --kernel {source.name} --shape" in told
+    text = CliRunner().invoke(app, ["kernels", "show", source.name]).stdout
+    assert f"gonogo check --kernel {source.name} --shape" in text
     _, gauge = source.command("gauge", "--atol", "1", "--seeds", "1", "--no-search")
     assert (gauge["false_alarms"]["count"], gauge["sharpness"]) == (0, "blunt")
     parts = gauge["misses"]["parts"]
