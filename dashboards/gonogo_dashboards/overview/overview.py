@@ -54,7 +54,7 @@ DAYS = "30d"
 DAY_RANGES = ("7d", "30d", "90d")
 TESTS, BUILDS = 12, 20
 """Size of the compact matrix."""
-RUNNING, RECENT = 12, 4
+RUNNING, RECENT = 6, 4
 PASTS = 32
 """Moments at which readers were here, with how tests stood then."""
 
