@@ -5,6 +5,7 @@ It uses urllib only, because it runs in the interpreter of a user's tests.
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import urllib.error
@@ -21,6 +22,8 @@ MAX_BYTES = 16 * 2**20
 limit."""
 TOKEN_VARIABLE = "GONOGO_TOKEN"
 MAX_REASON = 500
+UNREADABLE = (OSError, ValueError, RecursionError, http.client.HTTPException)
+"""Nothing answers (URLError is an OSError), an invalid address, no JSON, no HTTP or half of it."""
 REFUSALS = (400, 413, 415, 422)
 """Status codes that the same body gets again."""
 
@@ -69,8 +72,7 @@ def _post(url: str, key: str, body: bytes) -> dict[str, Any]:
         raise Undelivered(
             f"{url} answers {problem.code}: {_reason(problem)}", refused=problem.code in REFUSALS
         ) from None
-    # URLError is an OSError; ValueError: invalid JSON or an invalid address
-    except (OSError, ValueError) as problem:
+    except UNREADABLE as problem:
         raise Undelivered(
             f"{url} can't be reached: {getattr(problem, 'reason', problem)}"
         ) from None
@@ -83,5 +85,5 @@ def _reason(answer: urllib.error.HTTPError) -> str:
     """Return the detail of a problem document, else the meaning of the status."""
     try:
         return str(json.loads(answer.read(1 << 20))["detail"])[:MAX_REASON]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (*UNREADABLE, KeyError, TypeError):
         return str(answer.reason)[:MAX_REASON]

@@ -176,7 +176,7 @@ class Client:
             try:
                 answer = self._http.request(method, API + path, params=query, **more)
                 break
-            except httpx.TransportError as problem:
+            except httpx.RequestError as problem:
                 if last or isinstance(problem, httpx.ConnectError | httpx.TimeoutException):
                     raise self._unreachable(problem) from problem
         try:
@@ -230,7 +230,7 @@ class Client:
         try:
             with self._http.stream("GET", API + path, params=parameters) as answer:
                 yield from self._checked(answer).iter_bytes()
-        except httpx.TransportError as problem:
+        except httpx.RequestError as problem:
             raise self._unreachable(problem) from problem
 
     def pages(
@@ -300,8 +300,8 @@ class Client:
                 ):  # the stream may end before its last event is read
                     return
                 time.sleep(POLL_S / 4)
-            except (InfrastructureError, httpx.TransportError) as problem:
-                if not patience.lost():
+            except (InfrastructureError, httpx.RequestError) as problem:
+                if isinstance(problem, httpx.DecodingError) or not patience.lost():
                     raise InfrastructureError(
                         f"{self.url} was lost while following {job}: {problem}"
                     ) from problem

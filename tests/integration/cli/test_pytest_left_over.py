@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from answering import GARBLED, garbling
 from api import on_port
 from gonogo.public.recorded import Comparison
-from gonogo.pytest_plugin import spool
+from gonogo.pytest_plugin import server, spool
 from gonogo.pytest_plugin.__main__ import main
 from gonogo.pytest_plugin.collecting import Collector
 from gonogo.pytest_plugin.delivery import catch_up
@@ -89,6 +90,12 @@ def test_a_killed_run_and_one_whose_server_is_away_are_told_once_by_the_next(
         assert main([str(folder)]) == 0
         assert jobs() == delivered_jobs
         assert not list(folder.glob(f"{PREFIX}*"))
+
+
+@pytest.mark.parametrize("answer", GARBLED)
+def test_a_garbled_answer_is_an_undelivered_run(answer: bytes) -> None:
+    with garbling(answer) as url, pytest.raises(spool.Undelivered):
+        server.send(url, "run", b"{}", [])
 
 
 def test_a_child_that_a_test_forked_delivers_nothing(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import httpx
 import pytest
 import typer
 
-from answering import answering
+from answering import GARBLED, answering, garbling
 from gonogo.cli.kit.client import Client
 from gonogo.errors import FieldError, InfrastructureError, quote
 from gonogo.settings import release
@@ -53,6 +53,21 @@ def test_no_server_is_a_problem_of_the_infrastructure(monkeypatch: pytest.Monkey
     document = failed("jobs", "list", code=3)
     assert document["type"] == "urn:gonogo:problem:infrastructure"
     assert "127.0.0.1:9" in document["detail"]
+
+
+@pytest.mark.parametrize("answer", GARBLED)
+def test_a_garbled_answer_is_a_problem_of_the_infrastructure(answer: bytes) -> None:
+    with garbling(answer) as url, Client(url) as client:
+        with pytest.raises(InfrastructureError):
+            client.call("GET", "/jobs")
+        with pytest.raises(InfrastructureError):
+            b"".join(client.parts("/results"))
+
+
+def test_events_that_cannot_be_decoded_end_the_wait() -> None:
+    with garbling(GARBLED[-1]) as url, Client(url) as client:
+        with pytest.raises(InfrastructureError):
+            client.wait("1")
 
 
 @pytest.mark.parametrize(("status", "code"), [(422, 2), (503, 3)])
