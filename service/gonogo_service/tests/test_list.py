@@ -183,12 +183,12 @@ def _of_kind(filters: TestFilter) -> list[ColumnElement[bool]]:
     elif kind is not None:
         graded = AssessmentRow
         has = or_(graded.stability == kind, graded.sharpness == kind)
-        of_kind = select(graded.build).where(graded.test_key == table.key, has).exists()
+        of_kind = [select(graded.build).where(graded.test_key == table.key, has).exists()]
         if kind is Kind.blunt:  # a gauge says so of a test that never ran, too
             of_test = FlagRow.test_key == table.key, FlagRow.state.in_(STATES["unresolved"])
             blunt = select(FlagRow.id).where(*of_test, FlagRow.kind == FlagKind.blunt_test)
-            of_kind = or_(of_kind, blunt.exists())
-        conditions.append(of_kind)
+            of_kind.append(blunt.exists())
+        conditions.append(or_(*of_kind))
     if filters.since is not None:
         lately = JobRow.test_key == table.key, JobRow.id >= floor(filters.since)
         conditions.append(select(JobRow.id).where(*lately).exists())
