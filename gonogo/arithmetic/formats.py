@@ -52,6 +52,8 @@ FORMATS = {
         Format("bfp8_b", 7, -126, np.inf, "largest", block=16),
     )
 }
+NUMPY = {"fp32": np.float32, "fp16": np.float16}
+"""The formats that NumPy has."""
 EXPONENT = np.int64(0x7FF0000000000000)
 """The bits of a float64's exponent: alone, they are the power of two at or below its size."""
 TO_STEP = 1.5 * 2.0**52
@@ -159,9 +161,9 @@ def round_to(values: ArrayLike, form: str, mode: Mode = "even") -> Doubles:
     """
     fmt = format_named(form)
     doubles = np.asarray(values, np.float64)
-    if fmt.name == "fp32" and mode == "even":
+    if fmt.name in NUMPY and mode == "even":
         with np.errstate(over="ignore", invalid="ignore"):
-            return doubles.astype(np.float32).astype(np.float64)
+            return doubles.astype(NUMPY[fmt.name]).astype(np.float64)
     if fmt.scale != 1.0:
         doubles = doubles / fmt.scale
     steps = _steps(doubles, fmt)

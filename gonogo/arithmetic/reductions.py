@@ -59,14 +59,14 @@ def summed(node: Node, a: Quantity, program: Program) -> Quantity:
     rows = rows_of(a.values, shape, axes)
     count = rows.shape[-1]
     stored_totals = program.stored.get(node.key + TOTAL)
+    deviation, slack = np.zeros(rows.shape[:-1]), ZERO
     if stored_totals:
-        total = narrow_sum(rows, stored_totals, program.totals)
-        deviation = np.zeros(total.shape)
+        total, slack = _with_near_ties(a, axes, stored_totals, program.totals)
+        a = Quantity(a.values)
     elif a.values.dtype.kind == "f":
         total, deviation = fp32_sum(rows, program.order)
     else:  # counts are exact
         total = rows.sum(axis=-1)
-        deviation = np.zeros(total.shape)
     if program.narrow and program.narrow_sums:
         deviation = narrow_noise(rows, program.narrow)
     values, factor = total, 1.0
@@ -76,12 +76,29 @@ def summed(node: Node, a: Quantity, program: Program) -> Quantity:
         values = np.full(total.shape, np.nan)
     values = np.expand_dims(values, axes)
     noise = np.expand_dims(np.square(deviation * factor), axes)
-    result = _with_sums(Quantity(values, noise), a, factor, axes)
+    slack = slack if is_zero(slack) else np.expand_dims(slack * factor, axes)
+    result = _with_sums(Quantity(values, noise, slack=slack), a, factor, axes)
     if node.kind != "float":
         return Quantity(values, slack=result.slack)
     if node.operation == "mean" or program.narrow:
         return rounded(node, result, program)
     return result
+
+
+def _with_near_ties(a: Quantity, axes: Axes, store: str, totals: str) -> tuple[Doubles, Doubles]:
+    """Return sums whose totals are stored, and how far errors of the terms may move them.
+
+    Rounding keeps the order of numbers: any totals lie between those of the least and of the
+    largest terms.
+    """
+    values, reach = a.values, a.reach
+    if is_zero(reach):
+        return narrow_sum(rows_of(values, values.shape, axes), store, totals), ZERO
+    some = [
+        rows_of(terms, values.shape, axes) for terms in (values, values - reach, values + reach)
+    ]
+    total, low, high = narrow_sum(np.stack(some), store, totals)
+    return total, np.fmax(np.fmax(high - total, total - low), 0.0)
 
 
 def unknown_orders(rows: Doubles, rule: Rule) -> Doubles:
@@ -132,7 +149,8 @@ def _with_sums(result: Quantity, a: Quantity, slopes: Any, axes: Axes) -> Quanti
         noise = sum_of(noise, random)
         if coherent is not None:
             shared[source] = coherent
-    return replace(result, noise=noise, shared=shared, slack=total(a.slack, np.abs(slopes)))
+    slack = sum_of(result.slack, total(a.slack, np.abs(slopes)))
+    return replace(result, noise=noise, shared=shared, slack=slack)
 
 
 def _summed_shared(part: Shared, a: Quantity, axes: Axes) -> tuple[Shared | None, Doubles]:

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +18,6 @@ from numpy.typing import NDArray
 
 from gonogo.arithmetic.formats import (
     Doubles,
-    Mode,
     binade,
     format_and_mode,
     round_to,
@@ -218,7 +218,7 @@ def totals_of(totals: str) -> tuple[int, bool]:
     """Return how many running totals a sum has, and whether they take terms in turn.
 
     totals: "running": one; "4 lanes": they take terms in turn; "2 parts": each takes as many
-    neighbors. Raises ValueError for another text.
+    neighbors, as threads do, whose totals are added in fp32. Raises ValueError for another text.
     """
     if totals == "running":
         return 1, True
@@ -229,12 +229,18 @@ def totals_of(totals: str) -> tuple[int, bool]:
 
 
 def narrow_sum(terms: Doubles, store: str, totals: str) -> Doubles:
-    """Return the sums of rows whose totals are stored after each addition; see totals_of."""
+    """Return the sums of rows whose totals are stored; see totals_of. Additions are in fp32."""
     lanes, takes_turns = totals_of(totals)
     form, mode = format_and_mode(store)
     *shape, count = terms.shape
     columns = _in_lanes(terms.reshape(math.prod(shape), count), lanes, takes_turns)
-    return _narrow_rows(columns, form, mode)[0].reshape(shape)
+
+    def rounded(exact: Doubles) -> Doubles:
+        return round_to(round_to(exact, "fp32"), form, mode)
+
+    parts = _by_one_total(columns, rounded)
+    total = _by_one_total(parts.T, rounded) if takes_turns else rounded(parts.sum(axis=1))
+    return total.reshape(shape)
 
 
 def narrow_noise(terms: Doubles, form: str) -> Doubles:
@@ -245,46 +251,38 @@ def narrow_noise(terms: Doubles, form: str) -> Doubles:
         deviations = [MIN_ULPS * 2 * unit_roundoff(form) * binade(exact)]
         for order, lanes in ((rows, 1), (rows[:, ::-1], 1), (rows, BLOCKS)):
             lanes = max(lanes, -(-order.shape[1] // MAX_STEPS))
-            total, deviation = _narrow_rows(_in_lanes(order, lanes), form)
+            square = np.zeros(len(rows))
+
+            def rounded(exact: Doubles, square: Doubles = square) -> Doubles:
+                result = round_to(exact, form)
+                square += np.square(result - exact).reshape(len(square), -1).sum(axis=1)
+                return result
+
+            parts = _by_one_total(_in_lanes(order, lanes), rounded)
+            total = _by_one_total(parts.T, rounded)
             # totals that are too large for the next terms stay as they are: no random error
-            deviations += [deviation, np.abs(total - exact)]
+            deviations += [np.sqrt(square), np.abs(total - exact)]
         return exact, np.max(deviations, axis=0)
 
     return _by_chunks(terms, noise)[1]
 
 
 def _in_lanes(rows: Doubles, lanes: int, takes_turns: bool = True) -> Doubles:
-    """Return the terms of rows as each total takes them, (rows, additions, lanes), 0 at the end."""
+    """Return the terms of rows as each total takes them, (additions, rows, lanes), 0 at the end."""
     count = rows.shape[1]
     steps = -(-count // lanes)
     padded = np.zeros((len(rows), steps * lanes))
     padded[:, :count] = rows
     if takes_turns:
-        return padded.reshape(-1, steps, lanes)
-    return padded.reshape(-1, lanes, steps).swapaxes(1, 2)
+        terms = padded.reshape(-1, steps, lanes).swapaxes(0, 1)
+    else:
+        terms = padded.reshape(-1, lanes, steps).transpose(2, 0, 1)
+    return np.ascontiguousarray(terms)
 
 
-def _narrow_rows(columns: Doubles, form: str, mode: Mode = "even") -> tuple[Doubles, Doubles]:
-    """Return sums whose totals are stored, and the root of the sum of the squared errors.
-
-    columns: (rows, additions, lanes).
-    """
-    rows, _, lanes = columns.shape
-    totals, square = np.zeros((rows, lanes)), np.zeros(rows)
-
-    def added(first: Doubles, second: Doubles) -> Doubles:
-        nonlocal square
-        exact = first + second
-        rounded = round_to(exact, form, mode)
-        square = square + np.square(rounded - exact).sum(axis=1)
-        return rounded
-
-    for column in np.moveaxis(columns, 1, 0):
-        totals = added(totals, column)
-    total = totals[:, :1]
-    for lane in range(1, lanes):
-        total = added(total, totals[:, lane : lane + 1])
-    return total[:, 0], np.sqrt(square)
+def _by_one_total(terms: Doubles, rounded: Callable[[Doubles], Doubles]) -> Doubles:
+    """Return the sum along the first axis by a total that is rounded after each addition."""
+    return reduce(lambda total, term: rounded(total + term), terms, np.zeros(terms.shape[1:]))
 
 
 def updated_variance_noise(terms: Doubles) -> Doubles:

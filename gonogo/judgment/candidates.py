@@ -23,11 +23,9 @@ from gonogo.faults.changes import Fault
 from gonogo.faults.table import STORED, is_of_input
 from gonogo.graph import Graph
 from gonogo.judgment.fits import Candidate, Output, has_sums
-from gonogo.judgment.search import last_sum, stored_programs
+from gonogo.judgment.search import closest_totals, last_sum, stored_programs
 
 ORDERS: tuple[Order, ...] = ("blocked", "running", "updated")
-TOTALS = ("running", "2 parts", "4 lanes")
-"""How libraries on a CPU add 16-bit totals: one by one, on as many threads, or in vectors."""
 WAYS_OF_TOTALS = 2
 """Ways that are tried with them: the terms of a sum down the rows hardly differ."""
 ROUNDINGS = ("", "/zero")
@@ -107,13 +105,14 @@ def with_totals(output: Output) -> Iterator[Candidate]:
 
     Where few values differ, a search finds nothing: totals alone are tried without one.
     """
-    for totals in TOTALS:
-        for graph in islice(output.usual_ways, WAYS_OF_TOTALS):
-            last = last_sum(graph, output.name)
-            for form in output.kernel.narrow if last else ():
-                stored = {f"{last.key}{TOTAL}": form} if last else {}
-                yield Candidate(graph, Program(stored=stored, totals=totals))
-                yield from stored_programs(output, graph, form, totals=totals)
+    for form in output.kernel.narrow:
+        for totals in closest_totals(output, form):
+            for graph in islice(output.usual_ways, WAYS_OF_TOTALS):
+                last = last_sum(graph, output.name)
+                if last is not None:
+                    stored = {f"{last.key}{TOTAL}": form}
+                    yield Candidate(graph, Program(stored=stored, totals=totals))
+                    yield from stored_programs(output, graph, form, totals=totals)
 
 
 def wide(output: Output) -> Iterator[Candidate]:

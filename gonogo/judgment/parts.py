@@ -10,12 +10,14 @@ from gonogo.arithmetic.formats import Doubles
 from gonogo.faults.changes import Indices
 from gonogo.graph import Graph
 from gonogo.graph.axes import Cut
+from gonogo.judgment.blocks import widest
 from gonogo.judgment.fits import Output
 from gonogo.judgment.sample import Sample, cut_of, with_worst
 
-GROUPS, ELEMENTS, MOST = 8, 2**9, 2**14
+GROUPS, ELEMENTS, MOST, WIDEST = 8, 2**9, 2**14, 2**18
 """Groups of a part, and elements of the output: as many groups as it takes to have both, but two of
-them if these have more than the last number."""
+them if these have more than MOST, and GROUPS where the kernel's widest value has more than WIDEST
+in more of them."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,9 @@ def _cut_and_count(output: Output, graph: Graph) -> tuple[Cut | None, int]:
     if cut is None or cut.groups < 4:
         return None, 0
     size = max(1, output.values.size // cut.groups)
-    return cut, min(cut.groups // 2, max(GROUPS, -(-ELEMENTS // size)), max(2, MOST // size))
+    widest_size = max(1, widest(graph.needed(output.name)) // cut.groups)
+    count = max(GROUPS, min(-(-ELEMENTS // size), WIDEST // widest_size))
+    return cut, min(cut.groups // 2, count, max(2, MOST // size))
 
 
 def _part(

@@ -47,6 +47,14 @@ MAX_FAR = 3
 """Changes after which a search ends whose best program is worse than to store nothing."""
 REFINED = 3
 """Times that a found program is sought again where it misses most."""
+TOTALS = (
+    "running", "4 lanes",
+    *(f"{threads} parts" for threads in (*range(2, 9), 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96)),
+)  # fmt: skip
+"""How libraries on a CPU add 16-bit totals: one by one, in vectors, or on as many threads as its
+processor has."""
+TRIED_TOTALS = 2
+"""Those that are tried of them: the closest ones."""
 
 Stored = frozenset[str]
 
@@ -84,6 +92,23 @@ def stored_programs(
             if has_sums(graph, output.name):
                 yield replace(candidate, program=replace(candidate.program, order="running"))
             return
+
+
+def closest_totals(output: Output, form: str) -> list[str]:
+    """Return how the totals of the sum that an output is may be stored, the closest first.
+
+    Those are left out that bring the groups with the most misfit no closer.
+    """
+    graph = output.reference
+    last = last_sum(graph, output.name)
+    if last is None:
+        return []
+    part = missed_part(output, graph, ZERO, output.cells(Candidate(graph)).distance)
+    losses = _Losses(part, form, output.form, "running")
+    stored = frozenset({last.key + TOTAL})
+    off = {totals: losses.of(program_of(stored, form, totals)).off for totals in TOTALS}
+    most = PROGRESS * losses[frozenset()].off
+    return sorted((one for one in TOTALS if off[one] <= most), key=off.__getitem__)[:TRIED_TOTALS]
 
 
 class _Search:
@@ -271,16 +296,16 @@ class _Losses:
 
     def __getitem__(self, stored: Stored) -> _Loss:
         if stored not in self._known:
-            self._known[stored] = self._measured(stored)
+            self._known[stored] = self.of(program_of(stored, self.store, self.totals))
         return self._known[stored]
 
     def ranked(self, every: set[Stored]) -> list[Stored]:
         """Return sets of stored values, the best first."""
         return sorted(every, key=lambda stored: (self[stored], sorted(stored)))
 
-    def _measured(self, stored: Stored) -> _Loss:
+    def of(self, program: Program) -> _Loss:
+        """Return a program's loss."""
         part, sample = self.part, self.part.sample
-        program = program_of(stored, self.store, self.totals)
         computed = Evaluation(sample.part, sample.inputs, program, base=sample.base)
         values = computed.run(sample.output).output(sample.output)
         with np.errstate(all="ignore"):

@@ -68,7 +68,7 @@ class Explanation(Described):
     # fmt: on
 
 
-JUDGE = "5"
+JUDGE = "6"
 """The version of the judge: results of another one are no change of a kernel."""
 
 Statistics = Mapping[str, Any]

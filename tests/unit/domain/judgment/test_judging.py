@@ -49,6 +49,35 @@ def test_right_kernels_are_explained(arithmetic: dict[str, Any], form: str) -> N
     assert result.rounding_ratio <= 1.05
 
 
+def summed_by_threads(terms: Array, form: str, threads: int) -> Array:
+    """Return the sums down the rows as torch has them on a CPU: each thread stores its totals."""
+    total = np.zeros(terms.shape[1], F)
+    length = -(-len(terms) // threads)
+    for at in range(0, len(terms), length):
+        part = np.zeros(terms.shape[1], F)
+        for row in terms[at : at + length]:
+            part = stored(part + row, form)
+        total = total + part
+    return stored(total, form)
+
+
+@pytest.mark.parametrize(("form", "threads"), [("fp16", 1), ("bf16", 3)])
+def test_sums_are_explained_by_the_totals_that_threads_store(form: str, threads: int) -> None:
+    """Their terms are rounded otherwise than the reference's, so that near ties go either way."""
+    random = np.random.default_rng(3)
+    raw = {"x": random.normal(10, 1, (300, 40)), "dy": random.normal(size=(300, 40))}
+    raw |= {"mean": raw["x"].mean(-1, keepdims=True), "rstd": 1 + 0.1 * random.random((300, 1))}
+    given = {name: stored(raw.get(name, np.ones(40)), form) for name in ("gamma", *raw)}
+    xhat = given["x"] * given["rstd"] - given["mean"] * given["rstd"]
+    right = given["dy"] * xhat
+    for terms, expected in ((right, EXPLAINED), (right[:-1], UNEXPLAINED)):
+        dgamma = summed_by_threads(terms, form, threads)
+        answer = judge(
+            graphs("layernorm_bw", given), given, {"dgamma": dgamma}, {"dgamma": form}, (form,)
+        )
+        assert answer.explanation is expected, answer.message
+
+
 def test_an_input_that_is_stored_with_fewer_digits_than_it_has_is_a_fault() -> None:
     given = inputs()
     rounded = {**given, "x": round_to(given["x"], "bf16")}
