@@ -18,7 +18,7 @@ from gonogo_service.flags.attention import OpenFlags
 from gonogo_service.jobs.queue_estimate import QueueStatus
 from gonogo_service.overview.news import News
 from gonogo_service.suites.model import RunRow
-from gonogo_service.suites.run_changes import Change, ChangedJob, RunChanges
+from gonogo_service.suites.run_changes import ChangedJob, JobChange, RunChanges
 from gonogo_service.tests.standings import Kind
 from gonogo_service.tests.variants import Variant
 
@@ -110,7 +110,7 @@ def last_night(read: Sequence[tuple[RunRow, RunChanges]]) -> NightView:
     """Return the runs of the last 24 hours, newly red jobs worst first; MAX_RUNS count at most."""
     runs = [run for run, _ in read[:MAX_RUNS]]
     red = [job for _, changes in read[:MAX_RUNS] for job in changes.jobs if job.change.is_red]
-    new = [job for job in red if job.change is Change.newly_red]
+    new = [job for job in red if job.change is JobChange.newly_red]
     ended, old = sum(run.state.final for run in runs), len(red) - len(new)
     suspect = sum(run.job_counts.get(Verdict.suspect, 0) for run in runs)
     text = "No suite ran in the last 24 hours"

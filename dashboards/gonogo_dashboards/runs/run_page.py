@@ -22,7 +22,7 @@ from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.suites import run_changes
 from gonogo_service.suites import runs as stored_runs
 from gonogo_service.suites.model import RunRow
-from gonogo_service.suites.run_changes import Change, RunChanges
+from gonogo_service.suites.run_changes import JobChange, RunChanges
 from gonogo_service.suites.runs_api import RUNS, JobOfRun, details
 
 MAX_SUITES = 12
@@ -89,7 +89,7 @@ class RunView:
     """Its verdict; before it ends, the worst of the jobs that have ended"""
     tests: Sequence[TestLine]
     """Red ones first, then hollow ones, each the new ones first; those without a verdict last"""
-    changes: tuple[tuple[Change, int], ...]
+    changes: tuple[tuple[JobChange, int], ...]
     """The number of tests by how they compare with the run before"""
     origins: tuple[OriginLine, ...]
     at: str
@@ -111,7 +111,7 @@ def run(session: Session, run_id: str, now: datetime) -> RunView | None:
         tests=sorted(
             (TestLine(test, name) for test, name in zip(tests, names, strict=True)), key=_urgency
         ),
-        changes=tuple((kind, number) for kind in Change if (number := changes[kind])),
+        changes=tuple((kind, number) for kind in JobChange if (number := changes[kind])),
         origins=origins(session, run=run_id),
         at=timestamp(now),
     )
@@ -121,6 +121,6 @@ def _urgency(line: TestLine) -> tuple[int, int]:
     """Return a sort key: by the change, then by the verdict, without one last."""
     change, verdict = line.test.change, line.test.verdict
     return (
-        len(Change) if change is None else change.rank,
+        len(JobChange) if change is None else change.rank,
         len(Verdict) if verdict is None else verdict.rank,
     )

@@ -214,7 +214,7 @@ class RecoveryStep:
 
 
 @dataclass(frozen=True)
-class HealthReport:
+class ReportedHealth:
     """A host's report on its device, and what else it says."""
 
     __pydantic_config__ = ConfigDict(extra="allow")
@@ -252,5 +252,5 @@ class CanaryAccusation:
     witness: str | None
 
 
-DeviceEvidence = CanaryDifference | CanaryAccusation | Suspicion | HealthReport
+DeviceEvidence = CanaryDifference | CanaryAccusation | Suspicion | ReportedHealth
 """The evidence of a change of a device's health, by who found it."""

@@ -45,7 +45,7 @@ FLAG_SUMMARY: Any = rows.extended_answer(FlagRow, "FlagSummary", without=("evide
 """A flag in a list. `GET /flags/{id}` has its evidence and its history."""
 _CHANGE: Any = rows.extended_answer(
     FlagChangeRow,
-    "FlagChange",
+    "FlagHistoryEntry",
     without=("flag_id",),
     detail=Annotated[dict[str, Any] | None, Documented(FlagDetail)],
 )

@@ -78,7 +78,7 @@ class Rerun:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class SickRuns:
     """The runs on a sick device, which say nothing about the test."""
 
     runs: int
@@ -132,7 +132,7 @@ class Runs:
     extent: ReadExtent | None = None
     examples: list[RunExample] | None = None
     rerun: Rerun | None = None
-    left_out: dict[str, LeftOut] | None = None
+    left_out: dict[str, SickRuns] | None = None
     """By sick device"""
 
 

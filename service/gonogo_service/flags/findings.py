@@ -26,10 +26,10 @@ from gonogo_service.devices.model import DeviceRow
 from gonogo_service.flags import arithmetic, attention, slower
 from gonogo_service.flags.evidence_kinds import (
     Figures,
-    LeftOut,
     Rerun,
     RunExample,
     Runs,
+    SickRuns,
     raised,
     stored,
 )
@@ -139,7 +139,7 @@ class _Case:
             examples=[_example(run) for run in examples[:EXAMPLES]],
             rerun=rerun,
             left_out={
-                device: from_json(LeftOut, note)
+                device: from_json(SickRuns, note)
                 for device, note in self.assessment.left_out.items()
             },
         )

@@ -20,7 +20,7 @@ from gonogo_service.kit.database.states import FINAL_JOB, RunState
 from gonogo_service.suites.model import RunJobRow, RunRow
 
 
-class Change(Described):
+class JobChange(Described):
     """How a job of a run compares with its test's job in the run before; the worst come first."""
 
     newly_red = "newly_red", "Red, and not red in the run before.", "Newly red", "fail"
@@ -37,10 +37,10 @@ class Change(Described):
     @property
     def is_red(self) -> bool:
         """Return whether the job is red."""
-        return self in (Change.newly_red, Change.red)
+        return self in (JobChange.newly_red, JobChange.red)
 
 
-NEWS = Change.newly_red, Change.newly_hollow, Change.fixed
+NEWS = JobChange.newly_red, JobChange.newly_hollow, JobChange.fixed
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class ChangedJob:
     name: str
     build: str
     verdict: Verdict
-    change: Change
+    change: JobChange
     before: Verdict | None
     """The verdict of its test in the run before; None: it did not run there"""
     words: str | None
@@ -70,7 +70,7 @@ class RunChanges:
     """The worst first"""
 
     @property
-    def news(self) -> dict[Change, list[ChangedJob]]:
+    def news(self) -> dict[JobChange, list[ChangedJob]]:
         """Return the jobs that changed, by change."""
         by_change = {kind: [one for one in self.jobs if one.change is kind] for kind in NEWS}
         return {kind: some for kind, some in by_change.items() if some}
@@ -152,11 +152,11 @@ def _changed(job: Any, before: Any | None) -> ChangedJob | None:
         return None
     (red, hollow), (was_red, was_hollow) = _badness(job), _badness(before)
     conditions = {
-        Change.newly_red: red and not was_red,
-        Change.red: red,
-        Change.newly_hollow: hollow and not was_hollow,
-        Change.hollow: hollow,
-        Change.fixed: (was_red or was_hollow) and job.verdict == Verdict.pass_,
+        JobChange.newly_red: red and not was_red,
+        JobChange.red: red,
+        JobChange.newly_hollow: hollow and not was_hollow,
+        JobChange.hollow: hollow,
+        JobChange.fixed: (was_red or was_hollow) and job.verdict == Verdict.pass_,
     }
     change = next((kind for kind, holds in conditions.items() if holds), None)
     if change is None:

@@ -21,7 +21,7 @@ from gonogo_service.people.context import Ctx, Submitter
 from gonogo_service.suites import noun, run_changes, runs, submission
 from gonogo_service.suites.bodies import RunIn
 from gonogo_service.suites.model import JobsOfRun, RunLinks, RunRow, SeedsOfRun, SuiteOfRun
-from gonogo_service.suites.run_changes import Change
+from gonogo_service.suites.run_changes import JobChange
 from gonogo_service.suites.runs import RunJob
 
 
@@ -39,7 +39,7 @@ class RunAccepted:
 class JobOfRun(RunJob):
     """The summary of a run's job, and how it compares with the run before."""
 
-    change: Change | None
+    change: JobChange | None
     """null: neither red nor hollow, in this run or before"""
     verdict_before: Verdict | None
     """The verdict of its test in the run before; null unless it changed or is bad"""

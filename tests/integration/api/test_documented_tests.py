@@ -4,13 +4,17 @@ refused with the field's name."""
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jsonschema_rs
 import pytest
+from fastapi.routing import APIRoute
 
 from api import JOB, Api
+from gonogo_service.kit import openapi
+from gonogo_service.routers import routers
 
 
 @pytest.fixture(scope="module")
@@ -172,6 +176,16 @@ def allows_anything(schema: Mapping[str, Any]) -> bool:
     if schema.get("type") == "array" and "prefixItems" not in schema:
         return allows_anything(schema.get("items", {}))
     return any(map(allows_anything, (*schema.get("anyOf", ()), *schema.get("oneOf", ()))))
+
+
+def test_a_name_of_the_document_is_of_one_shape(document: dict[str, Any]) -> None:
+    """Else pydantic lengthens both names, or one stands for the other."""
+    names = document["components"]["schemas"].keys()
+    assert not [name for name in names if "__" in name or name.endswith(("-Input", "-Output"))]
+    endpoints = (route for router in routers() for route in router.routes)
+    shapes = openapi._shapes(route for route in endpoints if isinstance(route, APIRoute))
+    counted = Counter(shape.__name__ for shape in shapes)
+    assert [name for name, number in counted.items() if number > 1] == []
 
 
 def test_the_document_allows_anything_only_where_others_data_stand(
