@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
-_PARTS = re.compile(r"\*\*/|\*\*|\*|\?|[^*?]+")
+_PARTS = re.compile(r"(?:^|(?<=/))\*\*/|\*\*|\*|\?|[^*?]+")
+_BEGINS = {"**/": "(?>(?:.*?/)??", "**": "(?>.*?", "*": "(?>[^/]*?"}
+"""How the group of a part begins: it takes the first place at which the parts up to the next one
+fit, for good. No later place would serve the rest better, and strangers write both pattern and
+text: with all places to try, many `*` would take exponential time."""
 
 
 def fits(patterns: Sequence[str], text: str, *, any_case: bool = False) -> bool:
@@ -17,10 +22,8 @@ def fits(patterns: Sequence[str], text: str, *, any_case: bool = False) -> bool:
     Without patterns, or with excluding patterns only, everything else is included.
     """
     fitting = all(pattern.startswith("!") for pattern in patterns)
-    if any_case:
-        patterns, text = [pattern.lower() for pattern in patterns], text.lower()
     for pattern in patterns:
-        if _matches(pattern.removeprefix("!"), text):
+        if _expression(pattern.removeprefix("!"), any_case).fullmatch(text):
             fitting = not pattern.startswith("!")
     return fitting
 
@@ -30,35 +33,18 @@ def fits_any(patterns: Sequence[str], texts: Iterable[str]) -> bool:
     return any(fits(patterns, text) for text in texts)
 
 
-def _matches(pattern: str, text: str) -> bool:
-    """Return whether a pattern matches all of `text`, in time proportional to both lengths.
-
-    Strangers write both, and a regular expression of many `*` would take exponential time.
-    """
-    ends = {0}  # the places of the text at which a match of the parts so far ends
+@lru_cache(maxsize=1000)
+def _expression(pattern: str, any_case: bool) -> re.Pattern[str]:
+    written, groups = "", []
     for part in _PARTS.findall(pattern):
-        first = min(ends)
-        match part:
-            case "**":
-                ends = set(range(first, len(text) + 1))
-            case "**/":
-                ends |= {place + 1 for place in range(first, len(text)) if text[place] == "/"}
-            case "*":
-                ends = _within_folder(ends, text)
-            case "?":
-                ends = {end + 1 for end in ends if text[end : end + 1] not in ("", "/")}
-            case _:
-                ends = {end + len(part) for end in ends if text.startswith(part, end)}
-        if not ends:
-            return False
-    return len(text) in ends
-
-
-def _within_folder(starts: set[int], text: str) -> set[int]:
-    """Return the places that any text without a slash leads to from the starts."""
-    ends: set[int] = set()
-    for start in sorted(starts):
-        if start not in ends:
-            slash = text.find("/", start)
-            ends.update(range(start, (len(text) if slash < 0 else slash) + 1))
-    return ends
+        if part in _BEGINS:
+            # a group of `*` lies within one of `**`, and ends with it
+            while groups and (part != "*" or groups[-1] == "*"):
+                groups.pop()
+                written += ")"
+            groups.append(part)
+            written += _BEGINS[part]
+        else:
+            written += "[^/]" if part == "?" else re.escape(part)
+    written += r"\Z" + ")" * len(groups)
+    return re.compile(written, re.DOTALL | (re.IGNORECASE if any_case else 0))
