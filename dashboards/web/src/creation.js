@@ -1,6 +1,6 @@
 // Forms that create something through the API. The API checks the fields while one types, with the checks of the request itself.
 import { leave, send } from './actions.js';
-import { beside, put, READ, Unreadable } from './form.js';
+import { beside, mark, put, READ, Unreadable } from './form.js';
 import { pickTests } from './picker.js';
 
 const PAUSE_MS = 400;
@@ -35,12 +35,6 @@ export function create(form) {
   const touched = new Set();
   let timer = 0;
   let asking = null;
-
-  function mark(control, message) {
-    document.getElementById(`e-${control.name}`).textContent = message;
-    if (message) control.setAttribute('aria-invalid', 'true');
-    else control.removeAttribute('aria-invalid');
-  }
 
   function owner(field) {
     const paths = [...form.querySelectorAll('[data-field]')].filter(({ dataset }) => field === dataset.field || field.startsWith(`${dataset.field}.`) || dataset.field.startsWith(`${field}.`));

@@ -67,6 +67,15 @@ export function beside(control, field, message) {
   return `${place}${place ? ' ' : ''}${message.startsWith(`${field}: `) ? message.slice(field.length + 2) : message}`;
 }
 
+/** Says beside a control what is wrong with it; "" for nothing. A folded panel opens. */
+export function mark(control, message) {
+  const place = document.getElementById(`e-${control.name}`);
+  if (place.textContent !== message) place.textContent = message;
+  if (!message) return control.removeAttribute('aria-invalid');
+  control.setAttribute('aria-invalid', 'true');
+  return control.closest('.folded')?.querySelector('.unfold')?.click();
+}
+
 /** Shows the fields of the chosen kinds of test and seeds, which a part names in `data-for`. */
 function suit(form) {
   const chosen = new Set([form.elements.kind.value, form.elements.policy.value]);
@@ -150,15 +159,6 @@ export function fill(form) {
       }),
     );
     estimate.removeAttribute('aria-busy');
-  }
-
-  function mark(control, message) {
-    const place = document.getElementById(`e-${control.name}`);
-    if (place.textContent !== message) place.textContent = message;
-    if (message) {
-      control.setAttribute('aria-invalid', 'true');
-      control.closest('.folded')?.querySelector('.unfold')?.click();
-    } else control.removeAttribute('aria-invalid');
   }
 
   /** Returns the control of a field that the server names: the one whose path is its longest prefix. */
