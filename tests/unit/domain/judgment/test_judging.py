@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gonogo.arithmetic import exact
+from gonogo.arithmetic import Program, exact
 from gonogo.arithmetic.formats import round_to
 from gonogo.graph import trace
 from gonogo.judgment import Judgment, judge, reach
+from gonogo.judgment.common import common_of_cells
 from gonogo.judgment.tolerance import Tolerance
 from gonogo.spec.verdicts import Explanation
 from tests.unit.domain.judgment.kernels import Array, F, graphs, inputs, judged, layernorm, stored
@@ -101,6 +102,28 @@ def test_inf_is_right_where_the_reference_is() -> None:
         for y in ([2, np.inf, -np.inf, 6], [2, np.inf, np.inf, 6], [2, 65504, -np.inf, 6])
     ]
     assert [answer is EXPLAINED for answer in answers] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("size", "flush", "expected"),
+    [(1.0, True, EXPLAINED), (1.0, False, UNEXPLAINED), (2.0, True, UNEXPLAINED)],
+)
+def test_zero_is_right_for_the_smallest_normal_number_where_a_program_flushes(
+    size: float, flush: bool, expected: Explanation
+) -> None:
+    given = {"x": np.array([[size, 0.0]] * 8) * 2.0**-126}
+    program, y = Program(flush=flush), np.zeros(8)
+    answer = judge(graphs("sum", given), given, {"y": y}, {"y": "fp32"}, programs=[program])
+    assert answer.explanation is expected
+
+
+@pytest.mark.parametrize("outside", [5, 6])
+def test_a_factor_is_certain_where_it_moves_six_groups_into_their_cells(outside: int) -> None:
+    z = np.array([5.0] * outside + [-3.0] * 10 + [-7.0] * 30)
+    slope = np.where(z == -7, 1.0, -1.0)
+    cells = {"rstd": (z, slope, np.arange(z.size), np.full(8, 2.0**-24))}
+    (factor,) = common_of_cells(cells)
+    assert factor.is_certain == (outside == 6)
 
 
 def test_no_stored_value_that_overflows_explains_an_output() -> None:
