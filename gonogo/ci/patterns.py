@@ -35,7 +35,7 @@ def fits_any(patterns: Sequence[str], texts: Iterable[str]) -> bool:
 
 @lru_cache(maxsize=1000)
 def _expression(pattern: str, any_case: bool) -> re.Pattern[str]:
-    written, groups = "", []
+    written, groups = "", list[str]()
     for part in _PARTS.findall(pattern):
         if part in _BEGINS:
             # a group of `*` lies within one of `**`, and ends with it
