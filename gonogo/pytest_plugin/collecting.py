@@ -114,7 +114,7 @@ class Collector:
             session.testsfailed += len(self.together)
 
     @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, exitstatus: int) -> None:
+    def pytest_sessionfinish(self) -> None:
         """Record the remaining tests, and deliver the run."""
         if os.getpid() != self._pid:  # a child that a test forked, and that didn't exit
             return
@@ -123,7 +123,7 @@ class Collector:
             self._done(test)
         self._open.clear()
         if self.to is not None and self.requested:
-            self._deliver(self.to, int(exitstatus))
+            self._deliver(self.to)
 
     def pytest_unconfigure(self) -> None:
         """Close the spool of a session that broke off, and keep its file."""
@@ -173,14 +173,13 @@ class Collector:
             self._spool.close(keep=keep)
             self._spool = None
 
-    def _deliver(self, to: str, status: int) -> None:
+    def _deliver(self, to: str) -> None:
         """Deliver this run, then earlier ones for the same destination."""
-        ended = _now()
-        worked = True
+        ended, worked = _now(), True
         if self.records:
-            self._keep(lambda spool: spool.ended(status, ended))
+            self._keep(lambda spool: spool.ended(ended))
             try:
-                places = deliver(SpooledRun(self.run, to, self.header, self.records, status, ended))
+                places = deliver(SpooledRun(self.run, to, self.header, self.records, ended))
                 self.ended += [f"numbers: {place}" for place in places]
             except Undelivered as problem:
                 worked = False

@@ -38,8 +38,8 @@ def deliver(run: SpooledRun) -> list[str]:
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished.write_bytes(b"\n".join([header, *records, b""]))
         unfinished.replace(path)
-    except OSError as problem:
-        raise Undelivered(f"{run.to}: {problem.strerror}") from None
+    except (OSError, ValueError) as problem:
+        raise Undelivered(f"{run.to}: {getattr(problem, 'strerror', problem)}") from None
     return [str(path)]
 
 
@@ -59,6 +59,7 @@ def catch_up(
         except ValueError as problem:
             yield False, f"{left.path.name} can't be read: {problem}"
             continue
+        name = f"the run of {run.header.get('started_at')}"
         if to is not None:
             run = replace(run, to=to)
         if run.to in unreachable or only not in (None, run.to):
@@ -70,12 +71,9 @@ def catch_up(
                 left.refused()
             else:
                 unreachable.add(run.to)
-            yield (
-                False,
-                f"the run of {run.header['started_at']} is still in {left.path.name}: {problem}",
-            )
+            yield False, f"{name} is still in {left.path.name}: {problem}"
             continue
         left.delete()
         died = "" if run.finished_at else ", which was killed"
         for place in words:
-            yield True, f"the run of {run.header['started_at']}{died}: {place}"
+            yield True, f"{name}{died}: {place}"

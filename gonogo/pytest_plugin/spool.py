@@ -14,17 +14,18 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from gonogo.pytest_plugin.records import Record
+from gonogo.pytest_plugin.records import Record, encoded
 
 VERSION = 1
 PREFIX, SUFFIX = ".gonogo-unsent-", ".jsonl"
 REFUSED = ".refused"
 """The suffix of a file that its server refuses: later runs leave it alone, `python -m
 gonogo.pytest_plugin` tries again."""
+DAMAGES = (KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
 KILLED = "the run was killed before the end of this test was heard of"
 
 
@@ -49,9 +50,8 @@ class SpooledRun:
     header: dict[str, Any]
     """The first line of format "gonogo"."""
     records: list[Record]
-    exit_status: int | None = None
-    """pytest's exit status; None if the run died."""
     finished_at: str | None = None
+    """None if the run died."""
 
 
 class Spool:
@@ -83,9 +83,9 @@ class Spool:
         """Write a test's record, final if `done`."""
         self._write({"node": node, "record": record.stored(), "done": done})
 
-    def ended(self, exit_status: int, at: str) -> None:
+    def ended(self, at: str) -> None:
         """Write that all tests are finished."""
-        self._write({"exit_status": exit_status, "at": at})
+        self._write({"at": at})
 
     def refused(self) -> Path:
         """Rename the file of a run that its server will never accept; return its path."""
@@ -125,11 +125,13 @@ class Left:
             first, *rest = [json.loads(line) for line in lines[:-1]] + _last(lines)
             if first["version"] != VERSION:
                 raise ValueError(f"its version is {first['version']}, known: {VERSION}")
-            return _folded(
+            run = _folded(
                 SpooledRun(str(first["run"]), str(first["to"]), dict(first["header"]), []), rest
             )
-        except (KeyError, TypeError, AttributeError) as problem:
+            encoded([run.header, *(record.to_json() for record in run.records)])
+        except DAMAGES as problem:
             raise ValueError(f"not a file of a pytest run: {problem!r}") from problem
+        return run
 
     def delete(self) -> None:
         """Delete the file after the delivery."""
@@ -173,10 +175,10 @@ def _last(lines: list[bytes]) -> list[Any]:
 
 def _folded(run: SpooledRun, lines: list[dict[str, Any]]) -> SpooledRun:
     open_: dict[str | None, Record] = {}
-    ended: dict[str, Any] = {}
+    at: str | None = None
     for line in lines:
-        if "exit_status" in line:
-            ended = line
+        if "at" in line:
+            at = line["at"]
         elif "record" not in line:
             open_[line["node"]] = Record(line["node"], "crash")
         elif line["done"]:
@@ -192,6 +194,4 @@ def _folded(run: SpooledRun, lines: list[dict[str, Any]]) -> SpooledRun:
             seen[record.name, record.seed],
         )
         run.records.append(record)
-    return SpooledRun(
-        run.id, run.to, run.header, run.records, ended.get("exit_status"), ended.get("at")
-    )
+    return replace(run, finished_at=at)

@@ -83,5 +83,5 @@ def finished(folder: Path, to: str, **header: str) -> Collector:
     collector = Collector(lambda: about, root=folder, to=to, requested=True)
     comparisons = [Comparison(outputs={"actual": {"max_abs": 1.0}})]
     collector._add(Record("t.py::test", "passed", seed=1, comparisons=comparisons))
-    collector.pytest_sessionfinish(0)
+    collector.pytest_sessionfinish()
     return collector

@@ -65,9 +65,12 @@ def test_a_garbled_answer_is_a_problem_of_the_infrastructure(answer: bytes) -> N
 
 
 def test_events_that_cannot_be_decoded_end_the_wait() -> None:
-    with garbling(GARBLED[-1]) as url, Client(url) as client:
-        with pytest.raises(InfrastructureError):
-            client.wait("1")
+    with (
+        garbling(GARBLED[-1]) as url,
+        Client(url) as client,
+        pytest.raises(InfrastructureError),
+    ):
+        client.wait("1")
 
 
 @pytest.mark.parametrize(("status", "code"), [(422, 2), (503, 3)])

@@ -17,6 +17,8 @@ from patience import WAIT_S, scaled
 
 sys.path.insert(0, CHILD)
 
+import pytest_lines
+from child_program import Ended
 from gtest_executor import GtestExecutor
 from gtest_lines import ObservedTest, OutputParser, expression, failures, measure
 
@@ -319,11 +321,26 @@ def test_the_public_nightly_failure_is_one_expression_three_times() -> None:
 def test_a_program_s_json_gives_milliseconds_and_says_nothing_where_it_is_cut_off() -> None:
     parser = OutputParser()
     assert not parser.read('{"testsuites": [{"name": "A", "testsuite": [{"na')
+    assert not parser.read("[" * 100_000)
     assert parser.tests == {}
     assert failures(ObservedTest("A.B", 0)) == []
     test = {"name": "Test", "status": "RUN", "time": "0.25s"}
     assert parser.read(json.dumps({"testsuites": [{"name": "Suite", "testsuite": [test]}]}))
     assert parser.tests["Suite.Test"].duration_ms == 250.0
+
+
+def test_what_a_test_writes_in_the_place_of_its_reports_costs_no_other_test(tmp_path: Path) -> None:
+    lines = tmp_path / "lines"
+    done = {"event": "done", "test": "t", "outcome": "passed", "message": ""}
+    done |= {"duration_ms": 1.0, "failures": [], "measurements": {}}
+    events = [{"event": "collected", "tests": ["t"]}, done, {"event": "end"}]
+    lines.write_text("\n".join(["[" * 100_000, *map(json.dumps, events)]))
+    for name in ("deep", "nowhere"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "deep/manifest.json").write_text("[" * 100_000)
+    (tmp_path / "nowhere/manifest.json").symlink_to("nothing")
+    (report,) = pytest_lines.reports(lines, tmp_path, Ended(0, ""), 1.0)
+    assert (report["name"], report["outcome"], report["dumps"]) == ("t", "passed", [])
 
 
 def test_the_worst_of_several_numbers_is_kept() -> None:

@@ -125,8 +125,8 @@ def add_dumps(by_name: dict[str, Report], folder: Path) -> None:
 
 def _dumps(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     manifests = folder.glob("[!.]*/manifest.json")
-    for manifest in sorted(manifests, key=lambda path: (path.stat().st_mtime_ns, path)):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+    for manifest in sorted(manifests, key=lambda path: (path.lstat().st_mtime_ns, path)):
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
             content = json.loads(manifest.read_text("utf-8"))
             dump = {name: content.get(name) for name in ("kernel", "fields", "name", "arithmetic")}
             for kind in ("tensors", "raw"):

@@ -128,7 +128,7 @@ class OutputParser:
             entries = [(suite["name"], test) for suite in suites for test in suite["testsuite"]]
             for suite, test in entries:
                 self._add(f"{suite}.{test['name']}" if suite else str(test["name"]), test)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return False
         return True
 

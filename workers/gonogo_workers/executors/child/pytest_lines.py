@@ -98,7 +98,7 @@ def _events(lines: Path) -> Iterator[dict[str, Any]]:
     """Yield the readable lines: the last one may be cut off where a disk was full."""
     with contextlib.suppress(FileNotFoundError), lines.open("rb") as file:
         for line in file:
-            with contextlib.suppress(ValueError, KeyError):
+            with contextlib.suppress(ValueError, RecursionError):
                 yield json.loads(line)
 
 
