@@ -82,7 +82,7 @@ def test_a_device_s_weeks_are_seen_heard_and_read(server, page: Page) -> None:
     expect(spans.first).to_contain_text("Good")
     expect(spans.nth(1)).to_contain_text("9 of 10 tests fail here only")
     expect(spans.nth(5)).to_contain_text("2 h 59 min")
-    charts = page.locator(".device [data-chart]")
+    charts = page.locator("main [data-chart]")
     expect(charts).to_have_count(6)
     for place in range(6):
         expect(charts.nth(place).locator("canvas")).to_be_visible()
