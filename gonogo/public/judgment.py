@@ -139,8 +139,8 @@ def judge(
         from gonogo.judging.functions import case_of_function
 
         if epsilon is not None:
-            given = f'parameters={{"epsilon": {epsilon}}}'
-            raise TypeError(f"epsilon: is one of the parameters of a reference ({given})")
+            remedy = f'parameters={{"epsilon": {epsilon}}}'
+            raise TypeError(f"epsilon: is one of the parameters of a reference ({remedy})")
         case: comparison.RunOutputs = case_of_function(
             reference,
             read,

@@ -25,6 +25,8 @@ MINUTE, HOUR = 60, 3600
 RETENTION = {MINUTE: timedelta(hours=3), HOUR: timedelta(days=400)}
 METRICS = ("temperature_c", "clock_mhz", "power_w")
 """The telemetry that is summed."""
+MAX_READING = 1e9
+"""A number beyond it is no reading, and a sum with it might not be finite."""
 MAX_TELEMETRY_AGE = timedelta(days=1)
 """Telemetry with an older time, or one in the future, counts as current."""
 _COUNTS = ("seeds", "busy_us", "attempts", *(outcome.value for outcome in CanaryOutcome))
@@ -105,7 +107,7 @@ def record_telemetry(
     values = {
         name: float(value)
         for name in METRICS
-        if isinstance(value := telemetry.get(name), int | float)
+        if isinstance(value := telemetry.get(name), int | float) and abs(value) < MAX_READING
     }
     if not values:
         return

@@ -581,6 +581,22 @@ def test_what_pages_would_break_at_is_refused_where_it_comes_in(door: Door) -> N
         assert [seed.kernel_s for seed in results.read(session)] == [None, 1e9]
 
 
+def test_a_number_that_is_no_reading_breaks_no_page_of_the_device(door: Door) -> None:
+    for _ in range(2):
+        _, attempt = door.attempt()
+        door.beat()
+        door.claim(attempt)
+        door.send(attempt, row(0), row(1))
+        assert door.finish(attempt, telemetry={"temperature_c": 1e308, "power_w": 7.0}) == 200
+    (device,) = door.api.get("/devices")["items"]
+    page = door.api.client.get(f"/devices/{device['id']}")
+    assert (page.status_code, "Temperature" in page.text, "Power" in page.text) == (
+        200,
+        False,
+        True,
+    )
+
+
 @BOTH
 def test_other_content_for_a_batch_or_a_seed_that_is_stored_is_flagged(door: Door) -> None:
     job, attempt = door.attempt()
