@@ -115,6 +115,9 @@ def test_a_long_list_has_every_line_as_csv_or_says_how_many(
             session.add(WaiverRow(id=new_id(), **names, **who, **times))
     answer = api.client.get("/waivers.csv")
     assert len(answer.text.splitlines()) == 1 + 205
+    second = api.client.get("/waivers.json?limit=3").json()["next_url"] + "&limit=3"
+    twin = second.replace("/waivers?", "/waivers.json?").replace("&", "&amp;")
+    assert f'href="{twin}"' in api.client.get(second).text, "the JSON of this page of the list"
     assert 'filename="waivers.csv"' in answer.headers["content-disposition"]
     some = api.client.get("/waivers.csv?limit=3")
     assert len(some.text.splitlines()) == 1 + 3

@@ -19,7 +19,7 @@ from gonogo_dashboards import build, pages
 from gonogo_dashboards.kit import assets, csv_export, manual
 from gonogo_dashboards.kit.bidi import ISOLATE, POP, contained
 from gonogo_dashboards.kit.navigation import Entry, groups
-from gonogo_dashboards.tests.test_list import Chip
+from gonogo_dashboards.kit.ranges import Choice
 
 ROOT = Path(build.__file__).resolve().parents[2]
 WEB = ROOT / "dashboards" / "web"
@@ -81,17 +81,17 @@ class ListLine:
     """A line of a list."""
 
     name: str
-    chip: Chip | None
+    chip: Choice | None
     labels: dict[str, str]
 
 
 def test_a_list_as_csv_has_plain_columns_and_no_formulas() -> None:
-    line = ListLine("@x", Chip("=1+1", "Hollow", "", "/t", chosen=True), {"suite": "nightly"})
+    line = ListLine("@x", Choice("=1+1", "Hollow", "/t", chosen=True), {"suite": "nightly"})
     text = csv_export.text(ListLine, [replace(line, chip=None), line])
     header, bare, full, _ = text.split("\r\n")
-    assert header.split(",")[:4] == ["name", "chip.value", "chip.label", "chip.verdict"]
+    assert header.split(",")[:4] == ["name", "chip.value", "chip.label", "chip.url"]
     assert bare.count(",") == header.count(",")
-    assert full.startswith("'@x,'=1+1,Hollow,,/t,True,")
+    assert full.startswith("'@x,'=1+1,Hollow,/t,True,")
     assert full.endswith('"{""suite"":""nightly""}"')
 
 
