@@ -14,6 +14,8 @@ from typing import Any
 from gonogo.gauge.comparators import Comparator, above
 from gonogo.gauge.summary import SingleEdges, WindowEdges, WindowSummary
 
+MOST_DIGITS = 17
+"""What tells any two floating-point numbers apart."""
 Row = Mapping[str, Any]
 Tolerances = Mapping[str, Mapping[str, float]]
 """Output -> tolerance."""
@@ -76,10 +78,10 @@ def _tolerances(
     digits = next(
         (
             count
-            for count in (2, 3, 4)
-            if all(above(low, count) < low * within_reach for low in lower.values())
+            for count in range(2, MOST_DIGITS)
+            if all(above(low, count) < low * within_reach for low in lower.values() if low)
         ),
-        3,
+        MOST_DIGITS,
     )
     return {name: comparator.tolerance(above(low, digits)) for name, low in lower.items()}
 

@@ -126,6 +126,18 @@ def test_an_observation_beyond_the_analytic_edge_moves_it() -> None:
 def test_a_narrow_window_gets_the_digits_that_it_needs() -> None:
     limits = report(TEST, [right(0.02, edge=0.02141), wrong(0.02144)]).advice
     assert (limits.works, limits.tolerance["dx"]["atol"]) == (True, 0.02141)
+    limits = report(TEST, [right(0.02, edge=0.021412345), wrong(0.02141235)]).advice
+    assert (limits.works, limits.tolerance["dx"]["atol"]) == (True, 0.021412345)
+
+
+def test_an_exact_output_costs_another_s_narrow_window_no_digits() -> None:
+    rows = [right(0.02141), wrong(0.02144)]
+    for row in rows:
+        row["outputs"]["dgamma"] = {**numbers(0.0), "explanation": "exact"}
+    summary = window(report(spec(), rows))
+    assert summary.works
+    assert not windows.rejects({ATOL: summary.tolerance}, rows[0])
+    assert windows.rejects({ATOL: summary.tolerance}, rows[1])
 
 
 def test_without_a_window_the_advice_says_so_and_names_what_is_missed() -> None:
