@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from gonogo import fields
 from gonogo.kernels.elementwise import alike
-from gonogo.kernels.kernel import Kernel, Parameter
-from gonogo.kernels.normalization import Array
+from gonogo.kernels.kernel import Array, Kernel, Outputs, Parameter
 
-Outputs = Mapping[str, Array]
 WIDE = {"regime": "normal", "std": 2.0}
 """Activations bend within a few units of 0."""
 

@@ -8,18 +8,15 @@ D).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from gonogo import fields
 from gonogo.errors import FieldError
-from gonogo.kernels.kernel import Kernel, Parameter, Parameters, Shape
+from gonogo.kernels.kernel import Array, Kernel, Outputs, Parameter, Parameters, Shape
 
-Array = Any
-Outputs = Mapping[str, Array]
 Seen = Callable[[Array], Array]
 """A function of scores that changes those of keys that a query doesn't see."""
 Way = Callable[[Array, Array, Array, Seen], Outputs]

@@ -5,24 +5,21 @@ The shape is torch's: samples, channels, then the other dimensions: (N, C, H, W)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
 from gonogo.errors import FieldError
-from gonogo.kernels.kernel import Kernel, Parameters, Shape
+from gonogo.kernels.kernel import Array, Kernel, Outputs, Parameters, Shape
 from gonogo.kernels.normalization import (
     USUAL,
-    Array,
+    VARIANCES,
     Rows,
-    one_pass,
     other_norms,
     two_pass,
-    updated,
 )
 
-Outputs = Mapping[str, Array]
 VARIANCE = {"regime": "uniform", "low": 0.25, "high": 4.0}
 
 
@@ -57,21 +54,29 @@ def batchnorm_backward(x: Array, gamma: Array, dy: Array, epsilon: Array) -> Out
     s1 = mean(dy) and s2 = mean(dy x^) of each channel: dx = gamma rstd (dy - s1 - x^ s2), dgamma =
     sum(dy x^) and dbeta = sum(dy), both (C,).
     """
-    return _textbook(two_pass, x, gamma, dy, epsilon)
+    return _gradients(_textbook, two_pass, x, gamma, dy, epsilon)
 
 
-def _textbook(
+def _gradients(
+    way: Callable[[Rows, Array, Array, Array], tuple[Array, Array]],
     variance_of: Callable[..., tuple[Rows, Array]],
     x: Array,
     gamma: Array,
     dy: Array,
     epsilon: Array,
 ) -> Outputs:
+    """Return the gradients by a way to compute dx and dgamma."""
     axes = _reduced(x)
     (factor,) = _per_channel(x, gamma)
     rows, variance = variance_of(x, axes)
     root = np.sqrt(variance + epsilon)
     rstd = 1.0 / root
+    dx, dgamma = way(rows, rstd, factor, dy)
+    return {"dx": dx, "dgamma": dgamma.reshape(gamma.shape), "dbeta": np.sum(dy, axis=axes)}
+
+
+def _textbook(rows: Rows, rstd: Array, factor: Array, dy: Array) -> tuple[Array, Array]:
+    axes = _reduced(dy)
     xhat = rows.centered * rstd
     dy_xhat = dy * xhat
     s1 = np.mean(dy, axis=axes, keepdims=True)
@@ -81,31 +86,21 @@ def _textbook(
     inner = dy_centered - share
     scale = factor * rstd
     dx = inner * scale
-    return {"dx": dx, "dgamma": np.sum(dy_xhat, axis=axes), "dbeta": np.sum(dy, axis=axes)}
+    return dx, np.sum(dy_xhat, axis=axes)
 
 
-def _by_sums(
-    variance_of: Callable[..., tuple[Rows, Array]],
-    x: Array,
-    gamma: Array,
-    dy: Array,
-    epsilon: Array,
-) -> Outputs:
+def _by_sums(rows: Rows, rstd: Array, factor: Array, dy: Array) -> tuple[Array, Array]:
     """Return (dy - s1 - (x - mean) k) rstd gamma, with k = sum(dy (x - mean)) rstd^2 / N: ATen."""
-    axes = _reduced(x)
-    (factor,) = _per_channel(x, gamma)
-    rows, variance = variance_of(x, axes)
-    root = np.sqrt(variance + epsilon)
-    rstd = 1.0 / root
+    axes = _reduced(dy)
     dy_centered = dy * rows.centered
     total = np.sum(dy_centered, axis=axes, keepdims=True)
-    count = x.size // x.shape[1]
+    count = dy.size // dy.shape[1]
     k = total * rstd * rstd / count
     s1 = np.mean(dy, axis=axes, keepdims=True)
     inner = dy - s1 - rows.centered * k
     dx = inner * rstd * factor
     dgamma = total * rstd
-    return {"dx": dx, "dgamma": dgamma.reshape(gamma.shape), "dbeta": np.sum(dy, axis=axes)}
+    return dx, dgamma
 
 
 def batchnorm_inference(
@@ -179,9 +174,7 @@ def channels(least: int, *tensors: str) -> Callable[[Shape, Parameters], dict[st
 FULL = ("x", "dy", "y", "dx")
 """Tensors of the size of x; others have a value per channel."""
 BACKWARD = tuple(
-    partial(way, variance)
-    for way in (_textbook, _by_sums)
-    for variance in (two_pass, updated, one_pass)
+    partial(_gradients, way, variance) for way in (_textbook, _by_sums) for variance in VARIANCES
 )
 KERNELS = (
     Kernel(

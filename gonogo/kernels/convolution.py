@@ -5,20 +5,15 @@ x: (N, C, ...). weight: (channels, C, size, ...). bias: (channels,). Both sides 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from gonogo import fields
 from gonogo.errors import FieldError
-from gonogo.kernels.kernel import Kernel, Parameter, Parameters, Shape
-
-Array = Any
-Outputs = Mapping[str, Array]
+from gonogo.kernels.kernel import Array, Kernel, Outputs, Parameter, Parameters, Shape
 
 
 def windows_of(x: Array, size: Shape, stride: int) -> Array:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 
-from gonogo.kernels.kernel import Kernel, Parameters, Shape
-from gonogo.kernels.normalization import Array
+from gonogo.kernels.kernel import Array, Kernel, Outputs, Parameters, Shape
 
-Outputs = Mapping[str, Array]
 AWAY_FROM_0 = {"regime": "uniform", "low": 0.25, "high": 4.0}
 
 

@@ -6,16 +6,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 
 from gonogo.graph import erf, erfc
 from gonogo.kernels.elementwise import alike
-from gonogo.kernels.kernel import Kernel
-from gonogo.kernels.normalization import Array
+from gonogo.kernels.kernel import Array, Kernel, Outputs
 
-Outputs = Mapping[str, Array]
 CUBIC = 0.044715
 """The coefficient of x^3 in GELU's approximation by tanh (Hendrycks and Gimpel, 2016)."""
 SCALE = math.sqrt(2 / math.pi)

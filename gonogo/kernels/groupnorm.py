@@ -15,18 +15,14 @@ import numpy as np
 from gonogo import fields
 from gonogo.errors import FieldError
 from gonogo.kernels import wormhole
-from gonogo.kernels.kernel import Kernel, Parameter, Parameters, Shape
+from gonogo.kernels.kernel import Array, Kernel, Outputs, Parameter, Parameters, Shape
 from gonogo.kernels.normalization import (
     USUAL,
-    Array,
+    VARIANCES,
     Rows,
-    one_pass,
     other_norms,
     two_pass,
-    updated,
 )
-
-Outputs = Mapping[str, Array]
 
 
 def _groupnorm(
@@ -61,17 +57,11 @@ def groupnorm_backward(
     With P = dy gamma, s1 = mean(P) and s2 = mean(P x^) of each group: dx = rstd (P - s1 - x^ s2),
     dgamma = sum(dy x^) and dbeta = sum(dy) of each channel, both (C,).
     """
-    return _backward(two_pass, x, gamma, dy, epsilon, num_groups)
+    return _gradients(_textbook, two_pass, x, gamma, dy, epsilon, num_groups)
 
 
-def _grouped(num_groups: int, *tensors: Array) -> list[Array]:
-    """Return tensors (N, C, ...) as (N, groups, channels of a group, elements)."""
-    count, channels = tensors[0].shape[:2]
-    shape = (count, num_groups, channels // num_groups, -1)
-    return [tensor.reshape(shape) for tensor in tensors]
-
-
-def _backward(
+def _gradients(
+    way: Callable[[Rows, Array, Array, Array], tuple[Array, Array, Array]],
     variance_of: Callable[..., tuple[Rows, Array]],
     x: Array,
     gamma: Array,
@@ -79,12 +69,21 @@ def _backward(
     epsilon: Array,
     num_groups: int,
 ) -> Outputs:
-    grouped_x, grouped_dy = _grouped(num_groups, x, dy)
+    """Return the gradients by a way, a function of tensors (N, groups, channels, positions)."""
+    count, channels = x.shape[:2]
+    shape = (count, num_groups, channels // num_groups, -1)
+    grouped_x, grouped_dy = x.reshape(shape), dy.reshape(shape)
     rows, variance = variance_of(grouped_x, (2, 3))
     root = np.sqrt(variance + epsilon)
     rstd = 1.0 / root
+    dx, dgamma, dbeta = way(rows, rstd, gamma, grouped_dy)
+    vectors = {"dgamma": dgamma.reshape(gamma.shape), "dbeta": dbeta.reshape(gamma.shape)}
+    return {"dx": dx.reshape(x.shape), **vectors}
+
+
+def _textbook(rows: Rows, rstd: Array, gamma: Array, dy: Array) -> tuple[Array, Array, Array]:
     xhat = rows.centered * rstd
-    P = grouped_dy * gamma.reshape((1, num_groups, -1, 1))
+    P = dy * gamma.reshape((1, dy.shape[1], -1, 1))
     P_xhat = P * xhat
     s1 = np.mean(P, axis=(2, 3), keepdims=True)
     s2 = np.mean(P_xhat, axis=(2, 3), keepdims=True)
@@ -92,41 +91,25 @@ def _backward(
     P_centered = P - s1
     inner = P_centered - share
     dx = inner * rstd
-    term = grouped_dy * xhat
-    dgamma, dbeta = np.sum(term, axis=(0, 3)), np.sum(grouped_dy, axis=(0, 3))
-    return _in_shape(x, gamma, dx, dgamma, dbeta)
+    term = dy * xhat
+    dgamma, dbeta = np.sum(term, axis=(0, 3)), np.sum(dy, axis=(0, 3))
+    return dx, dgamma, dbeta
 
 
-def _in_shape(x: Array, gamma: Array, dx: Array, dgamma: Array, dbeta: Array) -> Outputs:
-    vectors = {"dgamma": dgamma.reshape(gamma.shape), "dbeta": dbeta.reshape(gamma.shape)}
-    return {"dx": dx.reshape(x.shape), **vectors}
-
-
-def _linear_backward(
-    variance_of: Callable[..., tuple[Rows, Array]],
-    x: Array,
-    gamma: Array,
-    dy: Array,
-    epsilon: Array,
-    num_groups: int,
-) -> Outputs:
+def _linear(rows: Rows, rstd: Array, gamma: Array, dy: Array) -> tuple[Array, Array, Array]:
     """Return dx as rstd P + b x + c from the sums of dy and dy x of each channel, as ATen does."""
-    grouped_x, grouped_dy = _grouped(num_groups, x, dy)
-    rows, variance = variance_of(grouped_x, (2, 3))
-    root = np.sqrt(variance + epsilon)
-    rstd = 1.0 / root
-    weight = gamma.reshape((1, num_groups, -1, 1))
-    dy_x = np.sum(grouped_dy * grouped_x, axis=3, keepdims=True)
-    dy_1 = np.sum(grouped_dy, axis=3, keepdims=True)
+    weight = gamma.reshape((1, dy.shape[1], -1, 1))
+    dy_x = np.sum(dy * rows.x, axis=3, keepdims=True)
+    dy_1 = np.sum(dy, axis=3, keepdims=True)
     P_x = np.sum(dy_x * weight, axis=2, keepdims=True)
     P_1 = np.sum(dy_1 * weight, axis=2, keepdims=True)
-    count = grouped_x.shape[2] * grouped_x.shape[3]
+    count = rows.x.shape[2] * rows.x.shape[3]
     b = (P_1 * rows.mean - P_x) * (rstd * rstd * rstd) * (1.0 / count)
     c = -b * rows.mean - P_1 * rstd * (1.0 / count)
     factor = rstd * weight
-    dx = factor * grouped_dy + b * grouped_x + c
+    dx = factor * dy + b * rows.x + c
     term = (dy_x - dy_1 * rows.mean) * rstd
-    return _in_shape(x, gamma, dx, np.sum(term, axis=0), np.sum(dy_1, axis=0))
+    return dx, np.sum(term, axis=0), np.sum(dy_1, axis=0)
 
 
 GROUPS = Parameter(
@@ -160,9 +143,7 @@ def _groups(shape: Shape, parameters: Parameters) -> Mapping[str, Shape]:
 
 
 BACKWARD = tuple(
-    partial(way, variance)
-    for way in (_backward, _linear_backward)
-    for variance in (two_pass, updated, one_pass)
+    partial(_gradients, way, variance) for way in (_textbook, _linear) for variance in VARIANCES
 )
 KERNELS = (
     Kernel(

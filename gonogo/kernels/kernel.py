@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 Shape = tuple[int, ...]
 Parameters = Mapping[str, Any]
-Function = Callable[..., Mapping[str, Any]]
+Array = Any
+"""An array of NumPy's, or a symbol that stands for one while a function is traced."""
+Outputs = Mapping[str, Array]
+Function = Callable[..., Outputs]
 """A NumPy function of a kernel's inputs and parameters that returns its outputs by name."""
 ShapesOf = Callable[[Shape, Parameters], Mapping[str, Shape]]
 """A function of the first input's shape and all parameters. Raises FieldError for "shape", or for

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
 from gonogo.kernels import wormhole
-from gonogo.kernels.kernel import Kernel
+from gonogo.kernels.kernel import Array, Kernel, Outputs
 from gonogo.kernels.normalization import (
-    Array,
     Rows,
     other_norms,
     two_pass,
     updated,
     variance_gradient,
 )
-
-Outputs = Mapping[str, Array]
 
 
 def layernorm(x: Array, gamma: Array, beta: Array, epsilon: Array) -> Outputs:
@@ -97,9 +94,11 @@ def _two_products(x: Array, gamma: Array, mean: Array, rstd: Array, dy: Array) -
     return {"dx": dx, **column_sums(xhat, dy)}
 
 
-def _statistics(x: Array, epsilon: Array) -> tuple[Rows, Array]:
+def _statistics(
+    variance_of: Callable[..., tuple[Rows, Array]], x: Array, epsilon: Array
+) -> tuple[Rows, Array]:
     """Return the rows of x with their mean, and rstd."""
-    rows, variance = two_pass(x, -1)
+    rows, variance = variance_of(x, -1)
     shifted = variance + epsilon
     root = np.sqrt(shifted)
     rstd = 1.0 / root
@@ -110,7 +109,7 @@ def _own_statistics(
     backward: Callable[..., Outputs], x: Array, gamma: Array, dy: Array, epsilon: Array
 ) -> Outputs:
     """Return a backward pass that computes mean and rstd of x itself."""
-    rows, rstd = _statistics(x, epsilon)
+    rows, rstd = _statistics(two_pass, x, epsilon)
     return backward(x, gamma, rows.mean, rstd, dy)
 
 
@@ -119,10 +118,7 @@ def _after_forward(x: Array, gamma: Array, dy: Array, epsilon: Array) -> Outputs
 
     The forward pass may round the mean that it hands on, which its variance doesn't take.
     """
-    rows, variance = updated(x, -1)
-    shifted = variance + epsilon
-    root = np.sqrt(shifted)
-    rstd = 1.0 / root
+    rows, rstd = _statistics(updated, x, epsilon)
     return _linear_backward(x, gamma, rows.mean, rstd, dy)
 
 
@@ -132,7 +128,7 @@ def _autograd(x: Array, gamma: Array, dy: Array, epsilon: Array) -> Outputs:
     A product of a value with itself gives its gradient to it twice; rsqrt gives -1/2 d rstd^3.
     """
     count = x.shape[-1]
-    rows, rstd = _statistics(x, epsilon)
+    rows, rstd = _statistics(two_pass, x, epsilon)
     centered = rows.centered
     xhat = centered * rstd
     P = dy * gamma

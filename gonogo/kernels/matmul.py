@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from gonogo import fields
 from gonogo.errors import FieldError
 from gonogo.graph import erf, erfc
-from gonogo.kernels.kernel import Kernel, Parameter, Parameters, Shape
+from gonogo.kernels.kernel import Array, Kernel, Outputs, Parameter, Parameters, Shape
 
-Array = Any
-Outputs = Mapping[str, Array]
 SQRT_HALF = math.sqrt(0.5)
 
 

@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import Any
 
 import numpy as np
 
-Array = Any
-"""An array of NumPy's, or a symbol that stands for one while a function is traced."""
+from gonogo.kernels.kernel import Array
+
 Axes = int | tuple[int, ...]
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
-from gonogo.kernels.kernel import Kernel, Parameters, Shape
-from gonogo.kernels.normalization import USUAL, Array, other_norms
-
-Outputs = Mapping[str, Array]
+from gonogo.kernels.kernel import Array, Kernel, Outputs, Parameters, Shape
+from gonogo.kernels.normalization import USUAL, other_norms
+from gonogo.kernels.rmsnorm import rstd_of
 
 
 def _add_layernorm(
@@ -30,20 +29,10 @@ def add_layernorm(x: Array, residual: Array, gamma: Array, beta: Array, epsilon:
     return _add_layernorm(USUAL, x, residual, gamma, beta, epsilon)
 
 
-def _rstd(x: Array, epsilon: Array) -> Array:
-    """Return 1 / sqrt(mean(x^2) + epsilon), (..., 1)."""
-    square = x * x
-    mean_square = np.mean(square, axis=-1, keepdims=True)
-    shifted = mean_square + epsilon
-    root = np.sqrt(shifted)
-    rstd = 1.0 / root
-    return rstd
-
-
 def add_rmsnorm(x: Array, residual: Array, gamma: Array, epsilon: Array) -> Outputs:
     """Return total = x + residual, and y, its RMSNorm. x, residual: (..., N)."""
     total = x + residual
-    rstd = _rstd(total, epsilon)
+    rstd = rstd_of(total, epsilon)
     xhat = total * rstd
     y = xhat * gamma
     return {"y": y, "total": total}
@@ -51,14 +40,14 @@ def add_rmsnorm(x: Array, residual: Array, gamma: Array, epsilon: Array) -> Outp
 
 def _add_rmsnorm_by_factor(x: Array, residual: Array, gamma: Array, epsilon: Array) -> Outputs:
     total = x + residual
-    factor = _rstd(total, epsilon) * gamma
+    factor = rstd_of(total, epsilon) * gamma
     y = total * factor
     return {"y": y, "total": total}
 
 
 def gemma_rmsnorm(x: Array, gamma: Array, epsilon: Array) -> Outputs:
     """Return y = x rstd (1 + gamma), with rstd = 1 / sqrt(mean(x^2) + epsilon)."""
-    rstd = _rstd(x, epsilon)
+    rstd = rstd_of(x, epsilon)
     xhat = x * rstd
     weight = 1.0 + gamma
     y = xhat * weight
@@ -67,20 +56,20 @@ def gemma_rmsnorm(x: Array, gamma: Array, epsilon: Array) -> Outputs:
 
 def _gemma_by_sum(x: Array, gamma: Array, epsilon: Array) -> Outputs:
     """Return x^ + x^ gamma."""
-    xhat = x * _rstd(x, epsilon)
+    xhat = x * rstd_of(x, epsilon)
     y = xhat + xhat * gamma
     return {"y": y}
 
 
 def _gemma_by_factor(x: Array, gamma: Array, epsilon: Array) -> Outputs:
-    factor = _rstd(x, epsilon) * (1.0 + gamma)
+    factor = rstd_of(x, epsilon) * (1.0 + gamma)
     y = x * factor
     return {"y": y}
 
 
 def rmsnorm_bias(x: Array, gamma: Array, beta: Array, epsilon: Array) -> Outputs:
     """Return y = x rstd gamma + beta, with rstd = 1 / sqrt(mean(x^2) + epsilon)."""
-    rstd = _rstd(x, epsilon)
+    rstd = rstd_of(x, epsilon)
     xhat = x * rstd
     weighted = xhat * gamma
     y = weighted + beta
@@ -88,7 +77,7 @@ def rmsnorm_bias(x: Array, gamma: Array, beta: Array, epsilon: Array) -> Outputs
 
 
 def _bias_by_factor(x: Array, gamma: Array, beta: Array, epsilon: Array) -> Outputs:
-    factor = _rstd(x, epsilon) * gamma
+    factor = rstd_of(x, epsilon) * gamma
     y = x * factor + beta
     return {"y": y}
 
@@ -96,24 +85,26 @@ def _bias_by_factor(x: Array, gamma: Array, beta: Array, epsilon: Array) -> Outp
 def _norm_of_x(x: Array, residual: Array, gamma: Array, epsilon: Array) -> Outputs:
     """The statistics are those of x, before the residual is added."""
     total = x + residual
-    y = total * _rstd(x, epsilon) * gamma
+    y = total * rstd_of(x, epsilon) * gamma
     return {"y": y, "total": total}
+
+
+def _size_of(x: Array) -> Array:
+    """Return |x| of each row, (..., 1)."""
+    square = x * x
+    total = np.sum(square, axis=-1, keepdims=True)
+    norm = np.sqrt(total)
+    return norm
 
 
 def l2norm(x: Array, epsilon: Array) -> Outputs:
     """Return y = x / max(|x|, epsilon), with the norm |x| of each row."""
-    square = x * x
-    total = np.sum(square, axis=-1, keepdims=True)
-    norm = np.sqrt(total)
-    y = x / np.maximum(norm, epsilon)
+    y = x / np.maximum(_size_of(x), epsilon)
     return {"y": y}
 
 
 def _l2norm_by_reciprocal(x: Array, epsilon: Array) -> Outputs:
-    square = x * x
-    total = np.sum(square, axis=-1, keepdims=True)
-    norm = np.sqrt(total)
-    reciprocal = 1.0 / np.maximum(norm, epsilon)
+    reciprocal = 1.0 / np.maximum(_size_of(x), epsilon)
     y = x * reciprocal
     return {"y": y}
 

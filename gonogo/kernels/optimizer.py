@@ -6,17 +6,15 @@ Kingma and Ba (2015), algorithm 1; Loshchilov and Hutter (2019), algorithm 2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gonogo import fields
-from gonogo.kernels.kernel import Kernel, Parameter, Parameters, Shape
+from gonogo.kernels.kernel import Array, Kernel, Outputs, Parameter, Parameters, Shape
 
-Array = Any
-Outputs = Mapping[str, Array]
 Moments = tuple[Array, Array, Array]
 """An update in units of the rate, and the new m and v."""
 Update = Callable[..., Moments]
@@ -120,6 +118,13 @@ def _decay_in_update(
     return {"next_weight": next_weight, "next_m": next_m, "next_v": next_v}
 
 
+def _adamw(
+    way: Callable[..., Outputs], update_of: Update, weight: Array, gradient: Array, m: Array,
+    v: Array, rate: Array, decay: Array, **more: Any,
+) -> Outputs:  # fmt: skip
+    return way(update_of, weight, gradient, m, v, rate, decay, **more)
+
+
 def _penalty(
     weight: Array, gradient: Array, m: Array, v: Array, rate: Array, decay: Array, **more: Any
 ) -> Outputs:
@@ -179,9 +184,9 @@ KERNELS = (
         OUTPUTS,
         _shapes,
         ways=(
-            partial(_decayed, _corrected_last),
-            partial(_decay_in_update, _usual),
-            partial(_decay_in_update, _corrected_last),
+            partial(_adamw, _decayed, _corrected_last),
+            partial(_adamw, _decay_in_update, _usual),
+            partial(_adamw, _decay_in_update, _corrected_last),
         ),
         parameters=PARAMETERS | DECAY,
         regimes=REGIMES,

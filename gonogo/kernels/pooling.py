@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from gonogo import fields
 from gonogo.errors import FieldError
 from gonogo.kernels.convolution import places_of, windows_of
-from gonogo.kernels.kernel import Kernel, Parameter, Parameters, Shape
-
-Array = Any
-Outputs = Mapping[str, Array]
+from gonogo.kernels.kernel import Array, Kernel, Outputs, Parameter, Parameters, Shape
 
 
 def _padded(x: Array, padding: int, value: float) -> Array:

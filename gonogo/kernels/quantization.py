@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from gonogo.graph import quantize
-from gonogo.kernels.kernel import Kernel, Parameters, Shape
+from gonogo.kernels.kernel import Array, Kernel, Outputs, Parameters, Shape
 
-Array = Any
-Outputs = Mapping[str, Array]
 LARGEST_INT8, LARGEST_FP8 = 127.0, 448.0
 
 

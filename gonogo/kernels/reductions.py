@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from gonogo import fields
 from gonogo.errors import FieldError
-from gonogo.kernels.kernel import Kernel, Parameter, Parameters, Shape
+from gonogo.kernels.kernel import Array, Kernel, Outputs, Parameter, Parameters, Shape
 
-Array = Any
-Outputs = Mapping[str, Array]
 BLOCK = 32
 """Elements that a blocked scan adds at once."""
 

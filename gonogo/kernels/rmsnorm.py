@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from gonogo.kernels import wormhole
-from gonogo.kernels.kernel import Kernel
-from gonogo.kernels.normalization import Array, variance_gradient
+from gonogo.kernels.kernel import Array, Kernel, Outputs
+from gonogo.kernels.normalization import variance_gradient
 from gonogo.kernels.programs import PROGRAMS, stored_xhat
-
-Outputs = Mapping[str, Array]
 
 
 def rmsnorm(x: Array, gamma: Array, epsilon: Array) -> Outputs:
     """Return y = gamma x rstd, with rstd = 1 / sqrt(mean(x^2) + epsilon). rstd: (..., 1)."""
-    rstd = _rstd(x, epsilon)
+    rstd = rstd_of(x, epsilon)
     xhat = x * rstd
     y = xhat * gamma
     return {"y": y, "rstd": rstd}
 
 
-def _rstd(x: Array, epsilon: Array) -> Array:
+def rstd_of(x: Array, epsilon: Array) -> Array:
+    """Return 1 / sqrt(mean(x^2) + epsilon), (..., 1)."""
     square = x * x
     mean_square = np.mean(square, axis=-1, keepdims=True)
     shifted = mean_square + epsilon
@@ -41,7 +38,7 @@ def _divided(x: Array, gamma: Array, epsilon: Array) -> Outputs:
 
 
 def _by_factor(x: Array, gamma: Array, epsilon: Array) -> Outputs:
-    rstd = _rstd(x, epsilon)
+    rstd = rstd_of(x, epsilon)
     factor = rstd * gamma
     y = x * factor
     return {"y": y, "rstd": rstd}
@@ -94,12 +91,12 @@ def _linear(x: Array, gamma: Array, rstd: Array, dy: Array) -> Outputs:
 
 def rmsnorm_backward_own(x: Array, gamma: Array, dy: Array, epsilon: Array) -> Outputs:
     """Return the gradients of a backward pass that computes rstd itself."""
-    return rmsnorm_backward(x, gamma, _rstd(x, epsilon), dy)
+    return rmsnorm_backward(x, gamma, rstd_of(x, epsilon), dy)
 
 
 def _autograd(x: Array, gamma: Array, dy: Array, epsilon: Array) -> Outputs:
     """Return the gradient of x rsqrt(mean(x x) + epsilon), as torch derives it."""
-    rstd = _rstd(x, epsilon)
+    rstd = rstd_of(x, epsilon)
     xhat = x * rstd
     P = dy * gamma
     direct = P * rstd

@@ -6,16 +6,10 @@ each half of D, or of two neighbors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from gonogo.errors import FieldError
-from gonogo.kernels.kernel import Kernel, Parameters, Shape
-
-Array = Any
-Outputs = Mapping[str, Array]
+from gonogo.kernels.kernel import Array, Kernel, Outputs, Parameters, Shape
 
 
 def rotary(x: Array, cos: Array, sin: Array) -> Outputs:

@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gonogo.kernels.kernel import Kernel, Parameters, Shape
-from gonogo.kernels.normalization import Array
+from gonogo.kernels.kernel import Array, Kernel, Outputs, Parameters, Shape
 
-Outputs = Mapping[str, Array]
 NORMAL: Mapping[str, Any] = {"regime": "normal", "std": 2.0}
 PROBABILITIES: Mapping[str, Any] = {"regime": "uniform", "low": 0.0, "high": 2.0**-9}
 """Values whose sum over a row of 1,024 is about 1."""

@@ -11,17 +11,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
 from gonogo.arithmetic.program import Program
 from gonogo.arithmetic.wormhole import SCALER, Rule
 from gonogo.graph import Graph, Node, erfc
+from gonogo.kernels.kernel import Array, Outputs
 from gonogo.kernels.wormhole import Dataflow, Options, layernorm, of_graph
 
-Array = Any
-Outputs = Mapping[str, Array]
 CUT, PACKED = "bf16/zero", "bf16/away"
 """How an fp32 value is read as bf16, and how it is packed."""
 NAME = "ttnn's dataflow on a Wormhole"
