@@ -162,6 +162,8 @@ def test_long_names_stay_distinct_and_a_name_told_twice_is_kept_twice() -> None:
     long = [report("A." + "x" * 5000 + number + "y" * 100) for number in "12"]
     assert len(row_of(*long)["outputs"]) == 2
     assert list(row_of(report(), report(outcome="failed"))["outputs"]) == ["A.B", "A.B (2)"]
+    same = [report(name) for name in ("A", "A", "A (2)", "A")]
+    assert list(row_of(*same)["outputs"]) == ["A", "A (2)", "A (2) (2)", "A (3)"]
 
 
 @pytest.mark.parametrize(

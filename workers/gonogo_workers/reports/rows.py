@@ -10,6 +10,7 @@ declared with the test's own green or red.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -160,14 +161,15 @@ def reports_of(data: object) -> list[Report]:
         parsed = [Report.parse(item) for item in data]
     except RecursionError as problem:  # the parser of JSON goes deeper than what writes it
         raise JobError("a report has too many lists or objects in one another") from problem
-    reports: list[Report] = []
-    seen: dict[str, int] = {}
+    reports: dict[str, Report] = {}
+    seen: Counter[str] = Counter()
     for report in parsed:
-        count = seen[report.name] = seen.get(report.name, 0) + 1
-        if count > 1:
-            report = replace(report, name=short_name(f"{report.name} ({count})"))
-        reports.append(report)
-    return reports
+        name = report.name
+        while name in reports:
+            seen[report.name] += 1
+            name = short_name(f"{report.name} ({seen[report.name] + 1})")
+        reports[name] = replace(report, name=name)
+    return list(reports.values())
 
 
 def iteration_row(
