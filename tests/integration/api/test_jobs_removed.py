@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -11,6 +12,7 @@ import nightly_history
 import stored_jobs
 import suite_runs
 from api import Api
+from database_params import BOTH
 from gonogo import urls
 from gonogo_service.jobs.api.jobs import JOBS
 from gonogo_service.kit.database.encoding import utcnow
@@ -130,3 +132,18 @@ def test_a_run_is_counted_without_its_deleted_jobs(api: Api) -> None:
         assert len(api.get(f"/runs/{run}")["tests"]) == left
         assert api.get(f"/runs/{run}")["jobs"]["total"] == left
         assert api.client.get(f"/runs/{run}").status_code == 200
+
+
+@BOTH
+def test_a_job_that_is_deleted_at_once_by_several_is_deleted_once(api: Api) -> None:
+    jobs = [api.submit() for _ in range(3)]
+    for job in jobs:
+        api.client.post(f"/api/v1/jobs/{job}:cancel")
+
+    def delete(job: str) -> int:
+        return api.client.delete(f"/api/v1/jobs/{job}").status_code
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(delete, [job for job in jobs for _ in range(4)]))
+    assert sorted(answers) == [200] * 3 + [404] * 9
+    assert len(api.get("/audit?action=job.deleted")["items"]) == 3

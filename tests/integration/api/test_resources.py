@@ -156,14 +156,14 @@ def test_a_long_list_takes_no_more_statements_than_a_short_one(api: Api, noun: s
     def note(*given: Any) -> None:
         statements.append(given[2])
 
-    def taken(limit: int) -> int:
+    def count(limit: int) -> int:
         statements.clear()
         api.get(NOUNS[noun].noun.address, params={"limit": limit})
         return len(statements)
 
     event.listen(api.context.engine, "before_cursor_execute", note)
     # the least of some, because other threads of the service look at the database, too
-    short, long = (min(taken(limit) for _ in range(3)) for limit in (1, 3))
+    short, long = (min(count(limit) for _ in range(3)) for limit in (1, 3))
     event.remove(api.context.engine, "before_cursor_execute", note)
     assert short == long
 

@@ -26,7 +26,7 @@ from gonogo_service.jobs.bodies import JobIn
 from gonogo_service.jobs.job_removal import JobRemoved, NotRemovable
 from gonogo_service.jobs.model import JobLabelRow, JobRow
 from gonogo_service.kit import audit, idempotency
-from gonogo_service.kit.answers import require
+from gonogo_service.kit.answers import missing, require
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import floor
 from gonogo_service.kit.database.states import LISTED_KINDS, JobKind
@@ -181,6 +181,8 @@ def delete(context: Ctx, who: Admin, job_id: str) -> JobRemoved:
             removed = job_removal.remove(session, job_id, actor=who.actor, now=utcnow())
         except NotRemovable as problem:
             raise Problem(409, str(problem), slug="not-removable") from problem
+        except LookupError:  # another request has deleted it meanwhile
+            raise missing("job", job_id) from None
         audit.record(
             session,
             actor=who.actor,
