@@ -6,13 +6,13 @@ without it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from gonogo.fields import check_count
 from gonogo.reports.cases import MAX_ITERATION_CASES, Case, Comparison, TestReport
 from gonogo.reports.outcomes import OTHER_REASON, ArraysVerdict, verdict_of
-from gonogo.reports.texts import MAX_MESSAGE_CHARS, labels, short_name
+from gonogo.reports.texts import MAX_MESSAGE_CHARS, Entries, labels, short_name
 from gonogo.spec.verdicts import (
     JUDGE,
     Explanation,
@@ -25,7 +25,6 @@ from gonogo.spec.verdicts import (
 )
 
 Row = dict[str, Any]
-Entries = dict[str, dict[str, Any]]
 Iteration = tuple[int, int]
 
 
@@ -46,11 +45,11 @@ def rows_of(report: TestReport) -> list[Row]:
 
 
 def _row(iteration: Iteration, cases: Sequence[Case]) -> Row:
-    outputs: Entries = {}
+    outputs = Entries()
     verdicts: list[Verdict] = []
     explanations: list[Explanation] = []
     for case in cases:
-        name = _free(short_name(case.name), outputs)
+        name = outputs.free(short_name(case.name))
         outputs[name] = {}  # keeps its place before those of its arrays
         case_verdict, explanation, message = _judged(case, name, outputs)
         verdicts.append(case_verdict)
@@ -88,7 +87,7 @@ def _row(iteration: Iteration, cases: Sequence[Case]) -> Row:
         or None,
         "judge": JUDGE if judged else None,
         "message": None if cases else "the file has no tests",
-        "outputs": outputs,
+        "outputs": dict(outputs),
     }
 
 
@@ -111,7 +110,7 @@ def _compared(comparison: Comparison, label: str, outputs: Entries) -> ArraysVer
     test = comparison.test
     judged: list[tuple[bool, Explanation]] = []
     for output, statistics in comparison.outputs.items():
-        key = _free(short_name(f"{label}/{output}"), outputs)
+        key = outputs.free(short_name(f"{label}/{output}"))
         if test is None or output in test.downstream:
             gate = {"tolerance": dict(comparison.tolerance)} if comparison.tolerance else {}
             outputs[key] = {
@@ -137,12 +136,3 @@ def _compared(comparison: Comparison, label: str, outputs: Entries) -> ArraysVer
         worst_explanation(explanation for _, explanation in judged),
         bool(test.tolerance),
     )
-
-
-def _free(name: str, outputs: Mapping[str, Any]) -> str:
-    """Return the name, numbered if another test of the iteration has it."""
-    number, free = 1, name
-    while free in outputs:
-        number += 1
-        free = short_name(f"{name} ({number})")
-    return free

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 MAX_NAME_CHARS = 400
 """A name is part of a key, and PostgreSQL's index holds no longer ones."""
@@ -28,6 +30,22 @@ def short_name(name: str) -> str:
         return whole
     mark = hashlib.sha256(whole.encode()).hexdigest()[:8]
     return f"{whole[: MAX_NAME_CHARS - 90]}...{mark}...{whole[-70:]}"
+
+
+class Entries(dict[str, Any]):
+    """Entries by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._taken: Counter[str] = Counter()
+
+    def free(self, name: str) -> str:
+        """Return the name, numbered if there is an entry of it."""
+        free = name
+        while free in self:
+            self._taken[name] += 1
+            free = short_name(f"{name} ({self._taken[name] + 1})")
+        return free
 
 
 def labels(test: str, names: Sequence[str | None]) -> list[str]:

@@ -10,7 +10,6 @@ declared with the test's own green or red.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -24,7 +23,7 @@ from gonogo.judging.judging import SeedJudgement
 from gonogo.judging.stored_tensors import Tensors
 from gonogo.reports.forms import MAX_COUNT, MAX_INTEGER
 from gonogo.reports.outcomes import OTHER_REASON, WITHOUT_ARRAYS, ArraysVerdict, Outcome, verdict_of
-from gonogo.reports.texts import MAX_MESSAGE_CHARS, MAX_NAME_CHARS, clean, short_name
+from gonogo.reports.texts import MAX_MESSAGE_CHARS, MAX_NAME_CHARS, Entries, clean, short_name
 from gonogo.spec.test_spec import TestSpec
 from gonogo.spec.validation import Model, checked
 from gonogo.spec.verdicts import JUDGE, Explanation, Verdict, worst, worst_explanation
@@ -161,13 +160,9 @@ def reports_of(data: object) -> list[Report]:
         parsed = [Report.parse(item) for item in data]
     except RecursionError as problem:  # the parser of JSON goes deeper than what writes it
         raise JobError("a report has too many lists or objects in one another") from problem
-    reports: dict[str, Report] = {}
-    seen: Counter[str] = Counter()
+    reports = Entries()
     for report in parsed:
-        name = report.name
-        while name in reports:
-            seen[report.name] += 1
-            name = short_name(f"{report.name} ({seen[report.name] + 1})")
+        name = reports.free(report.name)
         reports[name] = replace(report, name=name)
     return list(reports.values())
 

@@ -4,6 +4,7 @@ hostile files."""
 from __future__ import annotations
 
 import json
+import time
 import tracemalloc
 from typing import Any
 
@@ -156,6 +157,11 @@ def test_without_numbers_red_and_green_are_not_judged_and_the_same_name_twice_is
     assert row["verdict"] == "not_judged"
     by_name = {name: (one["verdict"], one["outcome"]) for name, one in row["outputs"].items()}
     assert by_name == {"a": ("not_judged", "passed"), "a (2)": ("not_judged", "failed")}
+    often = read(b"<testsuite>" + b'<testcase name="a"/>' * 10_000 + b"</testsuite>", "junit")
+    began = time.process_time()
+    (row,) = rows_of(often)
+    assert len(row["outputs"]) == 10_000
+    assert time.process_time() - began < 10
 
 
 def test_a_file_without_tests_is_never_green() -> None:
