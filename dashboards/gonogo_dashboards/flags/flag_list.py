@@ -16,7 +16,7 @@ from gonogo.flakiness.flag_kinds import FlagKind
 from gonogo_dashboards.flags import flag_page
 from gonogo_dashboards.kit import words
 from gonogo_dashboards.kit.list_rows import shape_of
-from gonogo_dashboards.kit.list_view import ListView, list_view
+from gonogo_dashboards.kit.list_view import ListView, filters_of, list_view
 from gonogo_service.flags import attention
 from gonogo_service.flags.api import FLAGS
 from gonogo_service.flags.model import STATES, FlagRow
@@ -89,11 +89,7 @@ class FlagsView(ListView):
 
 def known(filters: Mapping[str, str]) -> dict[str, str]:
     """Return the filters that apply: not empty, with known kinds and states."""
-    given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
-    for name, there in (("kind", FlagKind), ("state", STATES)):
-        if given.get(name) not in {None, *there}:
-            del given[name]
-    return given
+    return filters_of(filters, FILTERS, {"kind": FlagKind, "state": STATES})
 
 
 def listed(

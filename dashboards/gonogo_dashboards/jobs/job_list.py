@@ -10,11 +10,11 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo_dashboards.kit import commands, ranges
-from gonogo_dashboards.kit.list_rows import job_line
-from gonogo_dashboards.kit.list_view import ListView
+from gonogo_dashboards.kit.list_rows import JobLine, job_line
+from gonogo_dashboards.kit.list_view import ListView, filters_of, list_view
 from gonogo_service.jobs import job_attempts
 from gonogo_service.jobs.api.jobs import JOBS
-from gonogo_service.kit.database.encoding import timestamp
+from gonogo_service.jobs.model import JobRow
 from gonogo_service.results import tallies
 from gonogo_service.tests import entry_names, test_specs
 
@@ -38,7 +38,7 @@ def jobs(
 
     Raises gonogo_service.kit.database.paging.BadCursor.
     """
-    given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
+    given = filters_of(filters, FILTERS)
     period = ranges.of(filters, now, lambda value: urls.jobs({**given, ranges.PARAMETER: value}))
     page = JOBS.page(session, limit=limit, cursor=cursor or None, since=period.since, **given)
     if period.value != "all":
@@ -47,16 +47,13 @@ def jobs(
     ids = [job.id for job in page.items]
     devices = tallies.devices(session, ids)
     devices |= job_attempts.devices(session, [one for one in ids if one not in devices])
+
+    def line(job: JobRow) -> JobLine:
+        return job_line(job, now, entries.get(job.test_key), devices.get(job.id, ()))
+
     return JobsView(
-        items=tuple(
-            job_line(job, now, entries.get(job.test_key), devices.get(job.id, ()))
-            for job in page.items
-        ),
-        filters=given,
-        next=page.next,
-        next_url=urls.jobs(given, cursor=page.next) if page.next else None,
+        **vars(list_view(page, line, urls.jobs, now, given)),
         range=period,
         kernels=tuple(test_specs.kernels(session)),
         start=commands.START,
-        at=timestamp(now),
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -24,6 +25,22 @@ class ListView:
     next: str | None
     next_url: str | None
     at: str | None
+
+
+def filters_of(
+    query: Mapping[str, str],
+    names: Collection[str],
+    kinds: Mapping[str, Iterable[str]] = MappingProxyType({}),
+) -> dict[str, str]:
+    """Return the filters that a query gives, without empty ones.
+
+    kinds: the values that a filter may have; one with another value is ignored.
+    """
+    given = {name: value for name in names if (value := query.get(name, "").strip())}
+    for name in given.keys() & kinds:
+        if given[name] not in tuple(kinds[name]):
+            del given[name]
+    return given
 
 
 def list_view(
@@ -61,10 +78,7 @@ def list_of(
     def read(
         session: Session, query: Mapping[str, str], cursor: str | None, limit: int, now: datetime
     ) -> ListView:
-        given = {name: value for name in noun.filters if (value := query.get(name, "").strip())}
-        for name, kind in noun.kinds.items():
-            if given.get(name) not in {None, *kind}:
-                del given[name]
+        given = filters_of(query, noun.filters, noun.kinds)
         page = resource.page(session, **given, limit=limit, cursor=cursor or None)
         filters = (given,) if noun.filters else ()
         shown = line or (lambda _, row: rows.values(resource.line, row))

@@ -13,6 +13,7 @@ from gonogo.spec.verdicts import WORST_FIRST
 from gonogo_dashboards.kit import axis_events
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.build_cells import HOLLOW
+from gonogo_dashboards.kit.list_view import filters_of
 from gonogo_dashboards.kit.site import number
 from gonogo_dashboards.matrix.matrix_rows import (
     MatrixBuild,
@@ -145,7 +146,7 @@ def read(
     Raises gonogo_service.kit.database.paging.BadCursor.
     """
     columns = number(query.get("builds"), BUILDS, MAX_BUILDS)
-    given = {name: value for name in FILTERS if (value := query.get(name, "").strip())}
+    given = filters_of(query, FILTERS)
     address = {**given, "builds": str(columns) if columns != BUILDS else ""}
     known = matrices.builds(session)
     branches = tuple(dict.fromkeys(build.branch for build in known))

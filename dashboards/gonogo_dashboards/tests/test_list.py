@@ -14,7 +14,7 @@ from gonogo.spec.executors import EMULATOR
 from gonogo_dashboards.kit import build_cells, commands, ranges, words
 from gonogo_dashboards.kit.build_cells import RecentBuilds
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, tolerance_of
-from gonogo_dashboards.kit.list_view import ListView
+from gonogo_dashboards.kit.list_view import ListView, filters_of
 from gonogo_dashboards.kit.ranges import Choice
 from gonogo_service.kit.database.encoding import timestamp
 from gonogo_service.kit.database.states import JobState
@@ -91,9 +91,7 @@ def listed(
     session: Session, filters: Mapping[str, str], cursor: str | None, limit: int, now: datetime
 ) -> TestsView:
     """Return a page of tests, the worst first. Raises BadCursor."""
-    given = {name: value for name in FILTERS if (value := filters.get(name, "").strip())}
-    if given.get("standing") not in tuple(Kind):
-        given.pop("standing", None)
+    given = filters_of(filters, FILTERS, {"standing": Kind})
     sort = given.get("sort")
     sort = sort if sort in test_list.SORTS else test_list.ATTENTION
 

@@ -15,7 +15,7 @@ from gonogo.gauge.summary import Slack
 from gonogo.settings import Settings
 from gonogo.spec.tolerances import for_output
 from gonogo_dashboards.kit import commands, comparators_view, list_rows, sparks, words
-from gonogo_dashboards.kit.list_view import ListView, list_view
+from gonogo_dashboards.kit.list_view import ListView, filters_of, list_view
 from gonogo_service.gauges import store as gauges
 from gonogo_service.suites import patches
 from gonogo_service.suites.patches import Patches
@@ -74,7 +74,7 @@ def listed(
     now: datetime,
 ) -> LedgerView:
     """Return the list; `memory` is that of the weeks."""
-    given = {name: text for name in NOUN.filters if (text := query.get(name, "").strip())}
+    given = filters_of(query, NOUN.filters)
     gauged = gauges.slacks(session)
     about: Mapping[str, Any] = {"since": now - WINDOW, "limit": limit, "cursor": cursor, **given}
     page = tolerances.page(session, gauged, **about)
