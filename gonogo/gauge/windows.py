@@ -15,7 +15,7 @@ from gonogo.gauge.comparators import Comparator, above
 from gonogo.gauge.summary import SingleEdges, WindowEdges, WindowSummary
 
 MOST_DIGITS = 17
-"""What tells any two floating-point numbers apart."""
+"""The digits that tell any two floating-point numbers apart."""
 Row = Mapping[str, Any]
 Tolerances = Mapping[str, Mapping[str, float]]
 """Output -> tolerance."""

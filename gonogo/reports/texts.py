@@ -37,14 +37,14 @@ class Entries(dict[str, Any]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._taken: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
 
     def free(self, name: str) -> str:
         """Return the name, numbered if there is an entry of it."""
         free = name
         while free in self:
-            self._taken[name] += 1
-            free = short_name(f"{name} ({self._taken[name] + 1})")
+            self._counts[name] += 1
+            free = short_name(f"{name} ({self._counts[name] + 1})")
         return free
 
 

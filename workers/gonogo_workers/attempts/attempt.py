@@ -68,7 +68,7 @@ def finish(
     sender.post("POST", f"/attempts/{attempt}:finish", body)
 
 
-def _ours(problem: Exception) -> str:
+def _blamed(problem: Exception) -> str:
     """Return what ended an attempt besides its kernel, its device and its child: host or worker."""
     whose = "this host" if isinstance(problem, OSError | MemoryError) else "bug in the worker"
     return f"{whose}: {in_words(problem)}"
@@ -142,7 +142,7 @@ class Attempt:
             self._log_tail = getattr(problem, "log_tail", "") or self._log_tail
             log.error("attempt %s: %s", attempt, problem)
         except Exception as problem:
-            outcome, error = EndOfAttempt.error, _ours(problem)
+            outcome, error = EndOfAttempt.error, _blamed(problem)
             log.exception("attempt %s: %s", attempt, error)
         alarm.cancel()
         try:
@@ -150,7 +150,7 @@ class Attempt:
                 self._pipeline.drain(LAST_JUDGEMENTS_S)
             self._batches.flush()
         except Exception as problem:  # "finished" must be sent: the rest is then run again
-            outcome, error = EndOfAttempt.error, _ours(problem)
+            outcome, error = EndOfAttempt.error, _blamed(problem)
             log.exception("attempt %s: its last results can't be sent", attempt)
         finish(
             context.sender,
