@@ -400,6 +400,19 @@ def test_a_suite_that_is_asked_for_again_runs_all_that_its_commit_had(app: Circl
     assert [check["event"] for check in commit_checks(app.api)] == ["push", "push", "push"]
 
 
+def test_of_a_rule_s_suites_only_the_one_runs_that_is_asked_for_again(app: Circle) -> None:
+    suites = [SUITE, {**SUITE, "name": "other"}]
+    store_rule(app.api, events=["push"], suites=suites)
+    app.deliver("push", push())
+    app.end()
+    shown = {check["external_id"]: check for check in app.github.checks}
+    before = {check["id"]: check["suite"] for check in commit_checks(app.api)}
+    (chosen,) = (shown[id] for id, suite in before.items() if suite == "other")
+    app.deliver("check_run", check_run(chosen))
+    again = [check for check in commit_checks(app.api) if check["id"] not in before]
+    assert [check["suite"] for check in again] == ["other"]
+
+
 CHECK = {"id": 1, "head_sha": HEAD, "external_id": "x"}
 BUTTON = {"action": "requested_action", "button": "merge"}
 

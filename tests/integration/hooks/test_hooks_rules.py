@@ -21,9 +21,10 @@ from gonogo.ci.events import CommitEvent, from_ci
 from gonogo.ci.rules import Rule
 from gonogo.cli.app import app
 from gonogo.errors import JobError
+from gonogo_service.ci import processor
 from gonogo_service.ci.github import client_of
 from gonogo_service.ci.processor import changed_paths
-from hook_payloads import NEXT, deliver, pull_request, push
+from hook_payloads import BEFORE, NEXT, deliver, pull_request, push
 from hook_service import RULE, SETTINGS, SMALL, came, store_rule, work
 from suite_runs import SUITE
 
@@ -126,7 +127,9 @@ def test_the_examples_of_the_document_are_taken(lite: Api) -> None:
     assert Rule.parse(rules["rules"][0]).repositories == [event.repository]
 
 
-def test_the_paths_of_a_pull_request_are_asked_for_where_a_rule_wants_them(lite: Api) -> None:
+def test_the_paths_of_a_pull_request_are_asked_for_where_a_rule_wants_them(
+    lite: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store_rule(lite, paths=["ttnn/**"])
     with closing(GitHubServer()) as github:
         token = {"github_url": github.url, "github_token": SecretStr(TOKEN)}
@@ -140,5 +143,9 @@ def test_the_paths_of_a_pull_request_are_asked_for_where_a_rule_wants_them(lite:
             assert "none of the 3 changed paths" in came(lite)[0]["reason"]
             github.files.append("ttnn/layernorm.cpp")
             deliver(lite.client, "pull_request", pull_request(head=NEXT))
+            assert work(lite, paths=paths) == 1
+            monkeypatch.setattr(processor, "MAX_FILES", 4)  # GitHub lists no more: some may lack
+            github.files[-1] = "docs/d"
+            deliver(lite.client, "pull_request", pull_request(head=BEFORE))
             assert work(lite, paths=paths) == 1
     assert client_of(lite.settings) is None

@@ -182,6 +182,8 @@ def test_a_commit_s_build_is_the_one_that_is_registered_with_it_or_is_registered
     store_rule(lite, suites=suites, builds={}, base=False)
     assert handled(lite, "push", push()) == 1
     assert commit_checks(lite)[0]["head_build"] == "by-hand"
+    assert handled(lite, "push", push(after=NEXT)) == 0
+    assert "builds: no build of this commit is registered" in commit_checks(lite)[1]["error"]
     register = {"executor": "ttnn", "branch": "main"}
     store_rule(lite, suites=suites, builds={"head": "metal-{short}"}, register=register)
     assert handled(lite, "pull_request", pull_request(head=NEXT)) == 1

@@ -110,6 +110,7 @@ def test_gauges_are_told_with_their_links() -> None:
     ]
     measured = report.gauged(commit_check(suite=None), gauges, page)
     assert (measured.state, measured.words) == ("error", "1 blunt, 1 without a result")
+    assert [report.gauged(commit_check(), [gauge], page).worth for gauge in gauges] == [True, True]
     assert "[k 1](https://g.example/gauges/g): 5 of 9 pass" in measured.details
 
 
@@ -162,8 +163,14 @@ def test_nothing_is_longer_than_github_takes() -> None:
     assert len(answer.check()["output"]["summary"]) <= report.MAX_TEXT
     text = report.comment([answer] * 3)
     assert len(text) <= report.MAX_TEXT
-    assert "too long for a comment" in text
-    assert text.endswith("2 more suites are left out.\n")
+    shown, _, rest = text.partition("\nThe rest is too long for a comment.\n")
+    assert shown.endswith("```\n"), "the end of an item"
+    assert rest == "\n2 more suites are left out.\n"
+
+
+def test_a_run_in_progress_is_worth_no_comment() -> None:
+    running = report.running(commit_check(), "3 tests", None)
+    assert (running.words, running.worth) == ("3 tests on head: running", False)
 
 
 def test_what_a_waiver_suppresses_is_green_and_says_until_when_whose_and_why() -> None:
