@@ -14,11 +14,11 @@ from sqlalchemy.orm import Session
 
 from gonogo import urls
 from gonogo.gauge.advice import spelled
-from gonogo.gauge.comparators import Comparator
+from gonogo.gauge.comparators import Comparator, limits
 from gonogo.gauge.curves import Curves, CurveStep, Onset, curves
 from gonogo.gauge.report import with_numbers
 from gonogo.gauge.summary import GaugeReport, WindowSummary
-from gonogo.spec.tolerances import Tolerance, for_output
+from gonogo.spec.tolerances import for_output
 from gonogo_dashboards.kit import words
 from gonogo_service.gauges import gauge_rows
 from gonogo_service.gauges.model import GaugeRow
@@ -141,7 +141,7 @@ def _chosen(
     by_name = {str(window): window for window in windows}
     declared = [for_output(test.get("tolerance", {}), name) for name in windows[0].outputs]
     declared_names = [
-        str(comparator) for one in declared if one for comparator in _comparators(one)
+        str(comparator) for one in declared if one for comparator in limits(one.to_json())
     ]
     working = [name for name, window in by_name.items() if window.works]
     return next(
@@ -150,34 +150,19 @@ def _chosen(
     )
 
 
-def _comparators(tolerance: Tolerance) -> dict[Comparator, float]:
-    """Return the comparators of a declared tolerance, each with its number on the axis."""
-    limits = {}
-    if tolerance.allclose is not None:
-        rtol, atol = tolerance.allclose
-        limits[Comparator("allclose", rtol)] = atol
-    if tolerance.pcc is not None:
-        limits[Comparator("pcc")] = 1.0 - tolerance.pcc
-    if tolerance.frobenius is not None:
-        limits[Comparator("frobenius")] = tolerance.frobenius
-    if tolerance.ulp is not None:
-        limits[Comparator("ulp")] = tolerance.ulp
-    return limits
-
-
 def today_of(
     test: Mapping[str, Any], comparator: Comparator, outputs: Sequence[str]
 ) -> tuple[Today, ...]:
     """Return the declared tolerances of this comparator; one where all outputs have the same."""
-    limits = {}
+    declared_here = {}
     for name in outputs:
         declared = for_output(test.get("tolerance", {}), name)
-        value = None if declared is None else _comparators(declared).get(comparator)
+        value = None if declared is None else limits(declared.to_json()).get(comparator)
         if value is not None and value > 0:
-            limits[name] = value
-    if limits and len(limits) == len(outputs) and len(set(limits.values())) == 1:
-        return (Today(ALL, next(iter(limits.values()))),)
-    return tuple(Today(name, value) for name, value in limits.items())
+            declared_here[name] = value
+    if len(declared_here) == len(outputs) and len(set(declared_here.values())) == 1:
+        return (Today(ALL, next(iter(declared_here.values()))),)
+    return tuple(Today(name, value) for name, value in declared_here.items())
 
 
 def _instead(report: GaugeReport, chosen: WindowSummary, working: Mapping[str, bool]) -> list[str]:
