@@ -140,7 +140,7 @@ def judge_output(output: Output, with_faults: bool = True) -> OutputJudgment:
         fit = output.fit(candidate)
         if fit.is_explained:
             return _explained_by_wide(output, fit, sharp, storing, diagnosis)
-    return _unexplained(output, sharp, _beside_known(output, diagnosis))
+    return _unexplained(output, sharp, _beside_known(output, sharp.best, diagnosis))
 
 
 class _Tried:
@@ -231,12 +231,17 @@ def _diagnosed(output: Output, best: Fit) -> Diagnosis:
     return max(closest, other, key=lambda diagnosis: diagnosis.share)
 
 
-def _of_any_way(output: Output, best: Fit, diagnosis: Diagnosis) -> Diagnosis:
-    """Return the best fault of the usual ways, if that says why and the one that is known doesn't.
+def _asks_others(output: Output, best: Fit, diagnosis: Diagnosis) -> bool:
+    """Return whether the fault may be that of another arithmetic than the closest one.
 
-    Where the closest arithmetic explains half of the values, it is no other way's fault.
+    Where that explains half of the values, it is the kernel's own.
     """
-    if _says_why(output, diagnosis) or best.outside.mean() < MIN_OUTSIDE:
+    return not _says_why(output, diagnosis) and bool(best.outside.mean() >= MIN_OUTSIDE)
+
+
+def _of_any_way(output: Output, best: Fit, diagnosis: Diagnosis) -> Diagnosis:
+    """Return the best fault of the usual ways, if that says why and the known one doesn't."""
+    if not _asks_others(output, best, diagnosis):
         return diagnosis
     for graph in islice(output.usual_ways, 1, DIAGNOSED_WAYS):
         other = _diagnosed_by(output, Candidate(graph))
@@ -272,13 +277,13 @@ def _beside_stored(output: Output, best: Fit, diagnosis: Diagnosis) -> Diagnosis
     return None
 
 
-def _beside_known(output: Output, diagnosis: Diagnosis) -> Diagnosis:
+def _beside_known(output: Output, best: Fit, diagnosis: Diagnosis) -> Diagnosis:
     """Return the fault of a known program, if that says why and the closest arithmetic doesn't.
 
     It only names what is wrong anyway: beside a strange kernel's program a fault says nothing.
     """
     for candidate in candidates.known(output):
-        if _says_why(output, diagnosis):
+        if not _asks_others(output, best, diagnosis):
             break
         # of a wrong kernel less is known to the bit: it may round elsewhere
         program = replace(candidate.program, is_of_card=True)

@@ -184,6 +184,14 @@ def test_one_nan_or_inf_is_unexplained_and_outside_everything(
     assert all(other.verdict is Verdict.pass_ for other in judgement.outputs.values())
 
 
+def test_wrong_places_are_those_beside_the_closest_arithmetic_not_beside_a_card_s() -> None:
+    case = Case.of(spec("layernorm_fw", (6, 64)))
+    outputs = perfect(case.test, case.given)
+    outputs["y"].reshape(-1)[7] = np.nan
+    places = judged(case, outputs, None).outputs["y"].statistics["places"]
+    assert places.startswith("1 of 384 values is off, in row 0, column 7")
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize(("shape", "places"), [((1, 64), 1), ((64,), 64), ((2, 64), 64)])
 def test_nan_is_found_in_an_output_of_one_row(
