@@ -131,7 +131,7 @@ _BEAT = (
     b'{"worker": "h/chip:0/1", "device": "h/chip:0", "queues": ["a.b.c"], "attempt": "x", '
     b'"seed": 1, "stage": "running", "devices": [{"device": '
     b'"h/chip:0", "host": "h", "queue": "a.b.c", "name": "chip:0", "arch": "b", "board": "c", '
-    b'"health": "good", "reason": null, "firmware": {"fw": "1", "cm": 2}}]}'
+    b'"source": "s", "health": "good", "reason": null, "firmware": {"fw": "1", "cm": 2}}]}'
 )
 _RESULTS = (
     b'{"artifacts": [{"kind": "log", "seed": 0, "repeat": 0, "output": '
@@ -206,7 +206,8 @@ PARSERS: Mapping[str, Parser] = {
     "health": Parser(
         _of_host(forms.HealthReport),
         b'{"device": "h/chip:0", "worker": "h/chip:0/1", "health": "good", "reason": "r", '
-        b'"evidence": {"executor": "e", "canary": "c", "digests": {"dx": "1"}, "steps": [{}]}}',
+        b'"evidence": {"executor": "e", "canary": "c", "digests": {"dx": "1"}, "steps": '
+        b'[{"rung": "r", "outcome": "o", "output": ""}]}}',
     ),
     "rows": Parser(
         lambda data: Batch.parse(forms.unpacked(data, "identity")[0]).check(),

@@ -48,13 +48,13 @@ class DeviceFacts(BaseModel, strict=True):
     device: Label
     host: Label
     queue: Label
-    name: Text | None = None
-    arch: Label | None = None
-    board: Label | None = None
+    name: Text
+    arch: Label
+    board: Label
+    source: Label
     serial: Text | None = None
     pci: Text | None = None
     driver: Text | None = None
-    source: Label | None = None
     health: Label | None = None
     reason: Text | None = None
     firmware: dict[Label, Text | int | float | None] | None = Field(None, max_length=64)
@@ -161,12 +161,22 @@ class AttemptEnd(BaseModel, strict=True):
         return self
 
 
+class TriedStep(BaseModel, strict=True):
+    """A step of a recovery, as devices.model.RecoveryStep."""
+
+    rung: Text
+    outcome: Text
+    output: Text
+
+
 class HealthEvidence(Form):
     """The evidence of a report on a device's health."""
 
     executor: Name | None = None
     canary: Name | None = None
     digests: dict[Name, Name] | None = None
+    replay: Text | None = None
+    steps: list[TriedStep] | None = None
 
 
 class HealthReport(BaseModel, strict=True):

@@ -481,6 +481,7 @@ HOSTILE_BEATS: tuple[tuple[str, object], ...] = (
     *(("seed", "1"), ("seed", -1), ("stage", {}), ("queues", [{}]), ("queues", "all")),
     *(("device", 1), ("devices.queue", {}), ("devices.firmware", {"fw": []})),
     *(("devices.board", 1), ("clock", -1.0)),
+    *((f"devices.{name}", None) for name in ("name", "arch", "board", "source")),
 )
 
 
@@ -565,7 +566,8 @@ def test_what_pages_would_break_at_is_refused_where_it_comes_in(door: Door) -> N
     for wrong, attached in bodies:
         assert door.send(attempt, wrong, artifacts=attached) == 422, (wrong, attached)
     assert door.finish(attempt, sent=[["x"]]) == 422
-    assert door.report("bad", evidence={"digests": 7}) == 422
+    for evidence in ({"digests": 7}, {"replay": [1]}, {"steps": [1]}, {"steps": {"rung": "a"}}):
+        assert door.report("good", evidence={"canary": "x", **evidence}) == 422
     assert door.job(job) == ("running", 0)
     long = "x" * 2**18  # a worker keeps as much of a watcher's log
     contents = (
