@@ -81,11 +81,11 @@ def _checks(
 ) -> Iterator[tuple[str, bool]]:
     """Yield each declared comparator in words, and whether the output meets it."""
     if declared is not None and declared.allclose is not None:
-        ratio = _number(statistics.get("tolerance_ratio"))
+        ratio = words.reported_number(statistics.get("tolerance_ratio"))
         shown = f"error ÷ tolerance {words.number(ratio)} (allclose)"
         yield shown, ratio is not None and ratio <= 1
     for name, allowed in others(declared).items():
-        value = _number(statistics.get(OF_COMPARATORS[name]))
+        value = words.reported_number(statistics.get(OF_COMPARATORS[name]))
         if name == "pcc":
             shown = "undefined" if value is None else pcc(value)
             holds = value is not None and 1 - value >= allowed
@@ -101,8 +101,3 @@ def pcc(deficit: float) -> str:
     if not 0 < deficit < 1:
         return f"{1 - deficit:.6g}"
     return f"{1 - deficit:.{2 - math.floor(math.log10(deficit))}f}".rstrip("0")
-
-
-def _number(value: object) -> float | None:
-    known = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if known and math.isfinite(value) else None  # type: ignore[arg-type]

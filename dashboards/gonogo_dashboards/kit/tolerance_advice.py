@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gonogo import urls
 from gonogo.gauge.advice import spelled
+from gonogo.gauge.comparators import above
 from gonogo_dashboards.kit import words
 from gonogo_service.kit.database.encoding import encode
 
@@ -66,7 +66,7 @@ def widened(tolerance: Mapping[str, Any], largest: float | None) -> dict[str, fl
     if largest is None or largest <= 1 or not tolerance.keys() <= set(_CLOSE):
         return {}
     limits = {name: tolerance[name] for name in _CLOSE if tolerance.get(name)}
-    return {name: _rounded_up(value * largest) for name, value in limits.items()}
+    return {name: above(value * largest, _DIGITS) for name, value in limits.items()}
 
 
 def with_tolerance(
@@ -85,8 +85,3 @@ def rest_of(test: Mapping[str, Any]) -> str:
     rest |= {"tolerance": others} if others else {}
     rest |= {"numerics": {"input": formats}} if isinstance(formats, Mapping) else {}
     return encode(rest) if rest else ""
-
-
-def _rounded_up(value: float) -> float:
-    step = 10.0 ** (math.floor(math.log10(value)) - _DIGITS + 1)
-    return float(f"{math.ceil(value / step) * step:.{_DIGITS}g}")

@@ -7,6 +7,7 @@ value that code and API use.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -264,8 +265,9 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def reported_number(value: Any) -> float | None:
-    """Return a value of somebody else's JSON as a number; None for anything else."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    """Return a value of somebody else's JSON as a finite number; None for anything else."""
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if known and math.isfinite(value) else None
 
 
 def number(value: float | int | None, digits: int = 3) -> str:
