@@ -10,7 +10,13 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo.flakiness.flag_kinds import FlagKind, FlagStep
 from gonogo.gauge.advice import spelled
-from gonogo_dashboards.kit.tolerance_advice import Advice, of_false_alarm, with_tolerance
+from gonogo_dashboards.kit.advice import (
+    Advice,
+    of_false_alarm,
+    to_bisect,
+    to_gauge,
+    with_tolerance,
+)
 from gonogo_service.flags.model import FlagRow
 from gonogo_service.gauges import store as gauges
 from gonogo_service.tests.variants import Variant
@@ -36,10 +42,7 @@ def steps(session: Session, flag: FlagRow, test: Mapping[str, Any]) -> Iterator[
             text = "A device may be the cause: test it, or drain it."
             yield Advice(text, "Open the devices", urls.devices())
         elif step is FlagStep.between and len(builds) == 2:
-            ends = {"first": builds[0], "last": builds[1]}
-            form = urls.form(urls.NEW_BISECTION, {**bisection, **ends})
-            text = "A bisection finds the build that did it."
-            yield Advice(text, "Bisect between these builds", form)
+            yield to_bisect(flag.test_key, flag.branch, *builds)
         elif step is FlagStep.tolerance and "kernel" in test:
             yield from _tolerance(session, flag, test, place)
 
@@ -56,8 +59,6 @@ def _tolerance(
         form = with_tolerance(flag.test_key, test, advised)
         yield Advice(f"The gauge advises {spelled(advised)}.", "Submit with this tolerance", form)
     if last is None:
-        text = "No gauge has measured whether this test would notice a wrong kernel."
-        form = urls.form(urls.NEW_GAUGE, {"test": flag.test_key, **place})
-        yield Advice(text, "Gauge this test", form)
+        yield to_gauge(flag.test_key, place)
     elif flag.kind.of_gauge:
         yield Advice("It lists the mutants that pass.", "Open the gauge", urls.gauge(last.gauge))

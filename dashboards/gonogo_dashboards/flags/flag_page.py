@@ -12,10 +12,10 @@ from sqlalchemy.orm import Session
 from gonogo import urls
 from gonogo_dashboards.flags import flag_advice
 from gonogo_dashboards.kit import build_cells, comparators_view, evidence_view, words
+from gonogo_dashboards.kit.advice import Advice
 from gonogo_dashboards.kit.build_cells import RecentBuilds
 from gonogo_dashboards.kit.evidence_view import EvidenceView
 from gonogo_dashboards.kit.list_rows import details_of, shape_of, source_url, tolerance_of
-from gonogo_dashboards.kit.tolerance_advice import Advice
 from gonogo_service.flags.api import COMPUTED, FLAGS
 from gonogo_service.flags.model import FlagChangeRow, FlagRow
 from gonogo_service.flags.noun import ACKNOWLEDGED_FOR, FlagState

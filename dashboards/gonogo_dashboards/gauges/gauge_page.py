@@ -15,8 +15,8 @@ from gonogo_dashboards.gauges import curves, report_rows
 from gonogo_dashboards.gauges.curves import Picture
 from gonogo_dashboards.gauges.report_rows import ReportView
 from gonogo_dashboards.kit import commands, words
+from gonogo_dashboards.kit.advice import with_tolerance
 from gonogo_dashboards.kit.list_view import ListView, list_of
-from gonogo_dashboards.kit.tolerance_advice import with_tolerance
 from gonogo_service.gauges import store
 from gonogo_service.gauges.api import GAUGES, LISTED
 from gonogo_service.gauges.model import GaugeRow

@@ -18,7 +18,7 @@ from gonogo.spec.builds import Build, fits_kernel, own_builds
 from gonogo.spec.executors import EMULATOR, EXECUTORS, REPORTERS
 from gonogo.spec.numerics import FORMAT_NAMES, Numerics
 from gonogo.spec.selections import FIELD, is_selection
-from gonogo_dashboards.kit.tolerance_advice import FORM_COMPARATORS, rest_of
+from gonogo_dashboards.kit.advice import FORM_COMPARATORS, rest_of
 from gonogo_service.builds import store as builds
 from gonogo_service.jobs import queue_estimate, store
 from gonogo_service.jobs.model import JobRow

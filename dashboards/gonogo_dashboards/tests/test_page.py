@@ -24,10 +24,10 @@ from gonogo_dashboards.kit import (
     ranges,
     words,
 )
+from gonogo_dashboards.kit.advice import Advice
 from gonogo_dashboards.kit.axis_events import AxisEvent
 from gonogo_dashboards.kit.list_rows import details_of, noun_of, shape_of, tolerance_of
 from gonogo_dashboards.kit.ranges import Choice
-from gonogo_dashboards.kit.tolerance_advice import Advice
 from gonogo_dashboards.tests import advice, error_curve
 from gonogo_dashboards.tests import strip as strips
 from gonogo_dashboards.tests import tail as tails
@@ -239,7 +239,7 @@ class _VariantPage:
     def actions(self) -> dict[str, Any]:
         """Return what to do, the flags, the last gauge and the arithmetic of the newest job."""
         newest = newest_builds(self.session, [self.variant]).get(self.variant)
-        steps: tuple[Advice, ...] = ()
+        steps: Iterable[Advice] = ()
         if self.status.build and self.verdict:
             tail = self.status.grade.tail
             steps = advice.steps(
@@ -255,7 +255,7 @@ class _VariantPage:
                 tail.largest if tail else None,
             )
         return {
-            "advice": steps,
+            "advice": tuple(steps),
             "gauge": urls.gauge(self.gauge.gauge) if self.gauge else None,
             "arithmetic": arithmetic_view.of_job(
                 arithmetics.of_job(self.session, self.of_build[0].id), noun_of(self.test)

@@ -28,8 +28,8 @@ from gonogo_dashboards.kit import (
     evidence_view,
     words,
 )
+from gonogo_dashboards.kit.advice import FORM_COMPARATORS, of_false_alarm, widened
 from gonogo_dashboards.kit.labels import Listed, labels
-from gonogo_dashboards.kit.tolerance_advice import FORM_COMPARATORS, of_false_alarm, widened
 from gonogo_dashboards.overview import numbers
 from gonogo_dashboards.tests import advice
 from gonogo_service.flags.model import FlagRow
@@ -211,7 +211,7 @@ def test_a_test_s_page_advises_the_next_step() -> None:
     test = {**TEST, **inputs}
     [step] = advice.steps(*given, "pass", False, "job", test, "blunt", ADVISED, ())
     assert json.loads(query_of(step.url)["rest"]) == {**inputs, "tolerance": ADVISED}
-    steps = advice.steps(*given, "pass_by_tolerance", True, "job", test, None, {}, ())
+    steps = tuple(advice.steps(*given, "pass_by_tolerance", True, "job", test, None, {}, ()))
     assert [step.label for step in steps] == ["Show the worst seeds", "Gauge this test"]
 
 

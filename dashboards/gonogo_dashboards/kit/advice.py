@@ -1,4 +1,4 @@
-"""Advice with a button: the tolerance that a test should have, filled into the form of a job."""
+"""Advice with a button: a tolerance filled into the form of a job, a gauge, a bisection."""
 
 from __future__ import annotations
 
@@ -29,6 +29,20 @@ class Advice:
     text: str
     label: str
     url: str
+
+
+def to_gauge(key: str, place: Mapping[str, str]) -> Advice:
+    """Return the step for a test that no gauge has measured; place: branch, arch and board."""
+    text = "No gauge has measured whether this test would notice a wrong kernel."
+    return Advice(text, "Gauge this test", urls.form(urls.NEW_GAUGE, {"test": key, **place}))
+
+
+def to_bisect(key: str, branch: str, first: str, last: str) -> Advice:
+    """Return the step for a test that changed between two builds."""
+    given = {"test": key, "branch": branch, "first": first, "last": last}
+    form = urls.form(urls.NEW_BISECTION, given)
+    text = "A bisection finds the build that did it."
+    return Advice(text, "Bisect between these builds", form)
 
 
 def of_false_alarm(
