@@ -40,6 +40,8 @@ def number(text: str | None, default: int, maximum: int) -> int:
     )
 
 
+MAX_QUERY = 4_000
+"""A page with a longer query, such as a form filled with anything, doesn't link to its JSON."""
 MAX_CSV_LINES = 10_000
 """Lines of a list as CSV; a longer list's file says in its name that it has the first ones."""
 
@@ -173,7 +175,7 @@ class Site:
             def framed(session: Session, shown: Any) -> Response:
                 frame = Frame(
                     flags.open_total(session),
-                    f"{json_path or f'{here}.json'}{query}",
+                    f"{json_path or f'{here}.json'}{query}" if len(query) < MAX_QUERY else "",
                     f"{here}.csv{query}" if line and shown.items else "",
                     self.context.reader(request),
                 )
