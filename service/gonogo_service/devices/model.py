@@ -7,13 +7,13 @@ from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import ConfigDict
-from sqlalchemy import BigInteger, ForeignKey, Index, Text
+from sqlalchemy import BigInteger, ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
 from gonogo.devices.golden import Golden
 from gonogo.devices.suspicion import Suspicion
 from gonogo_service.kit.database.base import Base
-from gonogo_service.kit.database.columns import INTERNAL, IdType, JsonType, Stored, WordOf
+from gonogo_service.kit.database.columns import INTERNAL, IdType, JsonType, Stored, TextType, WordOf
 from gonogo_service.kit.database.states import CanaryOutcome, DeviceHealth, DeviceState
 
 What = Literal["health", "state", "drain", "firmware"]
@@ -163,7 +163,7 @@ class DeviceHealthRow(Base):
     id: Mapped[str] = mapped_column(IdType, primary_key=True)
     device_id: Mapped[str] = mapped_column(IdType, ForeignKey("devices.id"))
     at: Mapped[datetime]
-    what: Mapped[What] = mapped_column(Text)
+    what: Mapped[What] = mapped_column(TextType)
     before: Mapped[str | None]
     after: Mapped[str]
     actor: Mapped[str]

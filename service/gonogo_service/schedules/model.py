@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import ForeignKey, Index, Text, text
+from sqlalchemy import ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from gonogo.ci.cron import CronLine
 from gonogo_service.kit.database.base import Base
-from gonogo_service.kit.database.columns import INTERNAL, IdType, WordOf
+from gonogo_service.kit.database.columns import INTERNAL, IdType, TextType, WordOf
 from gonogo_service.kit.database.states import DueOutcome
 
 UPCOMING = 5
@@ -28,7 +28,7 @@ class ScheduleRow(Base):
     suite: Mapped[str] = mapped_column(ForeignKey("suites.name"))
     cron: Mapped[str]
     timezone: Mapped[str]
-    overlap: Mapped[Overlap] = mapped_column(Text)
+    overlap: Mapped[Overlap] = mapped_column(TextType)
     builds: Mapped[list[str]]
     labels: Mapped[dict[str, str]]
     owner: Mapped[str]

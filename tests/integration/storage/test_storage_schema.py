@@ -28,6 +28,17 @@ def test_migrated_schema_is_the_one_of_the_tables(empty_database_url: str) -> No
     engine.dispose()
 
 
+def test_text_has_one_order_whatever_the_databases_language(migrated_postgres_url: str) -> None:
+    engine = make_engine(migrated_postgres_url)
+    others = text(
+        "SELECT table_name, column_name FROM information_schema.columns WHERE data_type = 'text' "
+        "AND table_schema = 'public' AND collation_name IS DISTINCT FROM 'C'"
+    )
+    with engine.connect() as connection:
+        assert connection.execute(others).all() == []
+    engine.dispose()
+
+
 def test_upgrade_from_several_processes_at_once_migrates_once(empty_database_url: str) -> None:
     engines = [make_engine(empty_database_url) for _ in range(3)]
     at_once(*(partial(schema.upgrade, engine) for engine in engines))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, ClassVar
 
-from sqlalchemy import Double, MetaData, Text
+from sqlalchemy import Double, MetaData
 from sqlalchemy.orm import DeclarativeBase
 
-from gonogo_service.kit.database.columns import JsonType, UtcTime
+from gonogo_service.kit.database.columns import JsonType, TextType, UtcTime
 
 
 class Base(DeclarativeBase):
@@ -23,7 +23,7 @@ class Base(DeclarativeBase):
         }
     )
     type_annotation_map: ClassVar[dict[Any, Any]] = {
-        str: Text,
+        str: TextType,
         datetime: UtcTime,
         dict[str, Any]: JsonType,
         dict[str, str]: JsonType,

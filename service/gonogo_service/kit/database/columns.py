@@ -20,6 +20,13 @@ INTERNAL: dict[str, Any] = {"internal": True}
 """`mapped_column(info=INTERNAL)`: no secret, but of no use to who asks."""
 
 
+TextType = Text().with_variant(Text(collation="C"), "postgresql")
+"""Text in the order of its characters' codes, as Python and SQLite have it.
+
+Lists go on after a name, so an order of words by the database's language would lose some.
+"""
+
+
 class UtcTime(TypeDecorator[datetime]):
     """An aware datetime in UTC; SQLite, which has no time zones, stores it without one."""
 
@@ -97,7 +104,7 @@ Word = TypeVar("Word", bound=StrEnum)
 class WordOf(TypeDecorator[Word]):
     """A word of an enum, stored as its text."""
 
-    impl = Text
+    impl = TextType
     cache_ok = True
 
     def __init__(self, words: type[Word]) -> None:
