@@ -41,15 +41,15 @@ class CapturedKernel:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, pattern: str, fields: Mapping[str, Any]) -> CapturedKernel:
+    def of(cls, pattern: str, fields: object) -> CapturedKernel:
         """Return the line of a table. Raises ValueError for a wrong one."""
-        rest = dict(fields)
+        rest = dict(fields) if isinstance(fields, Mapping) else {}
         kernel, inputs = rest.pop("kernel", None), rest.pop("inputs", None)
         is_table = isinstance(inputs, Mapping) and all(isinstance(v, str) for v in inputs.values())
         if not isinstance(kernel, str) or not is_table or not inputs:
             raise ValueError(
                 f"{pattern}: needs kernel, a name, and inputs, a table of tensor = variable;"
-                f" got {dict(fields)!r}"
+                f" got {fields!r}"
             )
         return cls(pattern, kernel, inputs, rest.pop("output", None), rest)
 

@@ -160,8 +160,9 @@ def test_a_table_of_kernels_has_comparisons_judged_in_full(
     assert lines[at] == "HOLLOW PASS test_norm.py::test_layer_norm[1] (assert_allclose, line 12)"
     assert "variance divides by N - 1" in lines[at + 3]
     assert lines[-1].startswith("1 passed, 2 hollow")
-    (tmp_path / "pyproject.toml").write_text("[tool.gonogo.capture.test_norm]\nkernel = 'x'")
-    run(tmp_path, "--gonogo-capture", "--gonogo=off", status=4)
+    for wrong in ("capture.test_norm]\nkernel = 'x'", "capture]\ntest_norm = true"):
+        (tmp_path / "pyproject.toml").write_text(f"[tool.gonogo.{wrong}")
+        run(tmp_path, "--gonogo-capture", "--gonogo=off", status=4)
 
 
 def test_processes_of_xdist_send_what_they_captured(suite: Path) -> None:

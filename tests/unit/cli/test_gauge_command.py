@@ -134,6 +134,7 @@ def test_a_file_of_many_tests_gives_one_summary(tmp_path: Path) -> None:
         ("[1, 2]", "entries.0"),
         ("null", "file"),
         ("a: [", "isn't YAML"),
+        ("[" * 9000, "can't be read"),
         (f"entries: [{TINY}, {TINY}]", "two tests"),
     ],
 )

@@ -228,7 +228,7 @@ def _document(path: Path) -> Any:
         raise JobError(
             f"{path} needs the package pyyaml; a .json or .toml file needs none"
         ) from problem
-    except (OSError, ValueError) as problem:
+    except (OSError, RecursionError, ValueError) as problem:
         raise JobError(f"{path} can't be read: {problem}") from problem
     except Exception as problem:
         if type(problem).__module__.startswith("yaml"):
