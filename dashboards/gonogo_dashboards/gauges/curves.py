@@ -20,6 +20,7 @@ from gonogo.gauge.report import with_numbers
 from gonogo.gauge.summary import GaugeReport, WindowSummary
 from gonogo.spec.tolerances import for_output
 from gonogo_dashboards.kit import words
+from gonogo_dashboards.kit.ranges import Choice
 from gonogo_service.gauges import gauge_rows
 from gonogo_service.gauges.model import GaugeRow
 
@@ -35,12 +36,9 @@ MAX_ROWS = 24
 
 
 @dataclass(frozen=True)
-class Choice:
-    """Another comparator or output to choose."""
+class CurveChoice(Choice):
+    """A comparator or an output to choose, and whether it has a window."""
 
-    name: str
-    url: str
-    chosen: bool
     works: bool
 
 
@@ -80,8 +78,8 @@ class Picture:
     summary: str
     instead: tuple[str, ...] = ()
     """Alternatives that have a window where there is none here, in words."""
-    comparators: tuple[Choice, ...] = ()
-    outputs: tuple[Choice, ...] = ()
+    comparators: tuple[CurveChoice, ...] = ()
+    outputs: tuple[CurveChoice, ...] = ()
 
 
 def read(session: Session, gauge: GaugeRow, query: Mapping[str, str]) -> Picture | None:
@@ -104,10 +102,11 @@ def read(session: Session, gauge: GaugeRow, query: Mapping[str, str]) -> Picture
     if not rates.steps:
         return None
 
-    def choices(name: str, works: Mapping[str, bool], now: str) -> tuple[Choice, ...]:
+    def choices(name: str, works: Mapping[str, bool], now: str) -> tuple[CurveChoice, ...]:
         current = {"comparator": str(comparator), "of": None if of == ALL else of}
         return tuple(
-            Choice(
+            CurveChoice(
+                value,
                 value,
                 urls.gauge(gauge.id, {**current, name: None if value == ALL else value}),
                 value == now,
