@@ -73,10 +73,11 @@ def settled_verdict(
 
 
 def _by_output(seeds: Seeds) -> dict[str, list[Entry]]:
-    """Return the entries of each output, one of each seed."""
+    """Return the entries of each output that have an explanation, one of each seed."""
     outputs: dict[str, dict[Hashable, Entry]] = {}
     for seed, entries in seeds:
-        for name, entry in entries.items():
+        judged = {n: entry for n, entry in entries.items() if entry.get("explanation")}
+        for name, entry in judged.items():
             members = outputs.setdefault(name, {})
             if seed not in members or _rank(entry) < _rank(members[seed]):
                 members[seed] = entry
@@ -84,7 +85,7 @@ def _by_output(seeds: Seeds) -> dict[str, list[Entry]]:
 
 
 def _rank(entry: Entry) -> int:
-    return Explanation(entry.get("explanation") or "not_judged").rank
+    return Explanation(entry["explanation"]).rank
 
 
 def _pooled(entries: Iterable[Entry]) -> Pooled:

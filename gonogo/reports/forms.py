@@ -221,6 +221,16 @@ def check_rows(rows: Sequence[Mapping[str, Any]]) -> None:
                 raise SenselessResult(f"{field} is {str(value)[:40]!r}")
 
 
+def check_judged(output: str, verdicts: Sequence[Any], explanations: Sequence[Any]) -> None:
+    """Raise SenselessResult for an output that was judged without an explanation.
+
+    The verdicts and explanations are valid or null; whatever pools seeds needs both.
+    """
+    for verdict, explanation in dict.fromkeys(zip(verdicts, explanations, strict=True)):
+        if verdict is None or (explanation is None and Verdict(verdict).judges_kernel):
+            raise SenselessResult(f"{output[:40]!r}: {verdict} without an explanation")
+
+
 def check_names(names: Iterable[object]) -> None:
     """Raise SenselessResult for names of outputs or statistics that are no text."""
     for name in names:

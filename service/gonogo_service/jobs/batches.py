@@ -14,7 +14,7 @@ from gonogo_service.hosts.senders import ConflictingContent, ForeignSender, Send
 from gonogo_service.jobs import artifacts, closing
 from gonogo_service.jobs.attempts import Locked
 from gonogo_service.jobs.kinds import kind_of
-from gonogo_service.kit.database.states import OPEN_ATTEMPT, AttemptState, ChunkState
+from gonogo_service.kit.database.states import OPEN_ATTEMPT, AttemptState, ChunkState, JobKind
 from gonogo_service.results import store as results
 from gonogo_service.results.batch import Batch
 from gonogo_service.results.store import Pair
@@ -58,8 +58,12 @@ def store(
         return None
     was_open = locked.is_current and attempt.state in OPEN_ATTEMPT
     locked.begin()
-    whole = Batch.parse(body)
-    whole.check()
+    try:
+        whole = Batch.parse(body)
+    except (AttributeError, KeyError, TypeError, ValueError) as problem:
+        reason = f"the rows or columns of the batch have another form: {problem!r}"
+        raise SenselessResult(reason[:200]) from problem
+    whole.check(of_gauge=job.kind is JobKind.gauge)
     others = {str(row.get("device")) for row in whole.rows} - {str(attempt.device)}
     if sender is not None and others:
         what = f"rows of {sorted(others)[0][:200]!r}"

@@ -49,8 +49,8 @@ class Batch:
     def parse(cls, message: Mapping[str, Any]) -> Batch:
         """Return the batch in a results message.
 
-        Its rows have their outputs, or they are in `columns`. Raises ValueError, KeyError or
-        TypeError.
+        Its rows have their outputs, or they are in `columns`. Raises AttributeError, KeyError,
+        TypeError or ValueError for another form.
         """
         # Imported here because it loads NumPy, which the API doesn't need.
         from gonogo.judging.columns import SeedColumns, columns_of
@@ -69,10 +69,11 @@ class Batch:
         ]
         return cls(rows, columns, tests, [*columns, *columns_of(arrays, [*tests])])
 
-    def check(self) -> None:
+    def check(self, *, of_gauge: bool = False) -> None:
         """Raise SenselessResult for statistics that no judgment has, and places that no seed has.
 
-        A hostile host sends anything, and sums, charts and comparisons compute with them.
+        A hostile host sends anything, and sums, charts and comparisons compute with them. The
+        outputs of a gauge's rows have no verdict.
         """
         forms.check_rows(self.rows)
         for row in self.rows:
@@ -93,6 +94,9 @@ class Batch:
             forms.check_floats(output.name, output.fields)
             for name, values in output.others.items():
                 forms.check_values(output.name, name, values)
+            if not of_gauge:
+                heads = output.values("verdict"), output.values("explanation")
+                forms.check_judged(output.name, *heads)
             for name in ALWAYS:
                 numbers = output.find(name)
                 if numbers is None:
