@@ -197,10 +197,17 @@ def _says_why(output: Output, diagnosis: Diagnosis) -> bool:
 
     To store an input is not: what the kernel was given has more digits.
     """
-    faults = [fault for fault in (diagnosis.fault, diagnosis.second) if fault is not None]
-    if not faults or diagnosis.share < REPRODUCES:
+    if diagnosis.fault is None or diagnosis.share < REPRODUCES:
         return False
-    return not output.kernel.narrow or not all(
+    return not _is_stored(output, diagnosis)
+
+
+def _is_stored(output: Output, diagnosis: Diagnosis) -> bool:
+    """Return whether most of an error is that the kernel stores values, as a right one may."""
+    faults = [fault for fault in (diagnosis.fault, diagnosis.second) if fault is not None]
+    if not faults or diagnosis.share < REPRODUCES or not output.kernel.narrow:
+        return False
+    return all(
         is_storing(fault, output.kernel.narrow) and not is_of_input(fault) for fault in faults
     )
 
@@ -315,7 +322,7 @@ def _explained_by_wide(
     if program.is_unknown_order:
         for other in sharp.fits():
             reason = is_reproduced(other, fit)
-            if reason:
+            if reason and not (is_tail(other.outside) and _is_stored(output, diagnosis)):
                 return _unexplained(output, sharp, diagnosis, reason)
         for other in storing.fits():
             reason = is_reproduced(other, fit)

@@ -79,6 +79,20 @@ def test_sums_are_explained_by_the_totals_that_threads_store(form: str, threads:
         assert answer.explanation is expected, answer.message
 
 
+@pytest.mark.parametrize(("factor", "expected"), [(1.0, EXPLAINED), (1.02, UNEXPLAINED)])
+def test_the_tail_of_a_tensor_may_store_what_the_rest_does_not(
+    factor: float, expected: Explanation
+) -> None:
+    """So torch's rsqrt does on a CPU: behind the last whole vector a root is rounded first."""
+    given = {"x": stored(np.random.default_rng(0).uniform(0.25, 4, (31, 33)), "bf16")}
+    y = stored(1 / np.sqrt(given["x"]), "bf16")
+    y.reshape(-1)[992:] = stored(factor / stored(np.sqrt(given["x"]), "bf16"), "bf16").reshape(-1)[
+        992:
+    ]
+    answer = judge(graphs("rsqrt", given), given, {"y": y}, {"y": "bf16"}, ("bf16",))
+    assert answer.explanation is expected, answer.message
+
+
 def test_an_input_that_is_stored_with_fewer_digits_than_it_has_is_a_fault() -> None:
     given = inputs()
     rounded = {**given, "x": round_to(given["x"], "bf16")}
