@@ -74,8 +74,8 @@ AREAS = {
         """gonogo_service/people/auth.py gonogo_service/people/issuing.py
         gonogo_service/people/live_principals.py gonogo_service/people/failures.py
         gonogo_service/people/visit.py gonogo_service/kit/principals.py""",
-        """tests/integration/api/test_auth_*.py tests/integration/api/test_hostile_hosts.py
-        tests/integration/api/test_resources.py""",
+        """tests/integration/api/test_api_bad_input.py tests/integration/api/test_auth_*.py
+        tests/integration/api/test_hostile_hosts.py tests/integration/api/test_resources.py""",
     ),
     "hooks": Area(
         "gonogo_service/ci/*.py",

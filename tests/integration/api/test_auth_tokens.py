@@ -247,8 +247,10 @@ def test_a_rotated_token_has_its_rights_and_overlaps_with_the_old_one(closed: Ap
                 headers = bearer(token["token"])
                 answer = closed.client.post("/api/v1/jobs:validate", json={}, headers=headers)
                 statuses.append(answer.status_code)
-            statuses.append(closed.client.post(address, json={}, headers=admin).status_code)
+            rotated = closed.client.post(address, json={}, headers=admin)
+            statuses.append(rotated.status_code)
     assert statuses == [422, 422, 201, 401, 422, 422]
+    assert pick(rotated.json(), "field", "value") == ("token", old["id"])
     missing = closed.client.post(f"/api/v1/tokens/{'0' * 8}:rotate", json={}, headers=admin)
     assert missing.status_code == 404
     replaced = [entry["detail"]["replaces"] for entry in audited(closed, action="token.rotated")]
@@ -354,8 +356,9 @@ def test_a_stream_ends_with_its_token_or_login(migrated_sqlite_url: str, end: st
             client.post("/login", data={"token": text})
             headers = {}
         with client.stream("GET", f"/api/v1/jobs/{job}/events", headers=headers) as stream:
-            parts = stream.iter_raw()
-            next(parts)
+            parts, came = stream.iter_raw(), b""
+            while b"event: " not in came:
+                came += next(parts)
             if end == "revoked":
                 client.delete(f"/api/v1/tokens/{token}", headers=boss)
             elif end == "expired":
@@ -379,6 +382,8 @@ def test_too_many_wrong_tokens_are_slowed_down_but_right_ones_are_not(closed: Ap
     assert [answer.status_code for answer in answers] == [401] * 30 + [429] * 2
     assert 1 <= int(answers[-1].headers["retry-after"]) <= 60
     assert refusal(answers[-1])[0] == 429
+    login = closed.client.post("/login", data={"token": "wrong"})
+    assert login.status_code == 401, "logins are counted apart"
     assert status(closed, right) == 200
     neighbor = closed.visitor(("198.51.100.1", 1))
     with ThreadPoolExecutor(2) as pool:  # two at once start no timer
@@ -406,15 +411,15 @@ def test_one_limit_of_failures_holds_for_all_processes_and_blocks_no_valid_token
             neighbor = second.visitor((f"2001:db8::{number}", 1))
             assert neighbor.get("/api/v1/jobs", headers=WRONG).status_code == 401
         traces = [
-            (entry["action"], entry["actor"], entry["detail"]["in_this_hour"])
+            (entry["action"], entry["actor"], *pick(entry["detail"], "reason", "in_this_hour"))
             for action in ("login.failed", "token.refused")
             for entry in audited(first, action=action)
         ]
         assert sorted(traces) == [
-            ("login.failed", "192.0.2.7", 1),
-            ("login.failed", "192.0.2.7", 10),
-            ("login.failed", "192.0.2.99", 1),
-            ("token.refused", "2001:db8::/64", 1),
+            ("login.failed", "192.0.2.7", "mistyped", 1),
+            ("login.failed", "192.0.2.7", "mistyped", 10),
+            ("login.failed", "192.0.2.99", "mistyped", 1),
+            ("token.refused", "2001:db8::/64", "mistyped", 1),
         ]
 
 
@@ -428,3 +433,6 @@ def test_failures_from_everywhere_fill_no_table(
     rows = closed.rows()
     assert rows["access_failures"] == 6  # five addresses, and the others
     assert rows["audit"] == 5 + 2  # the others' first and tenth
+    with time_machine.travel(utcnow() + timedelta(days=8)):
+        assert status(closed, WRONG) == 401
+    assert closed.rows()["access_failures"] == 1, "older ones are forgotten"
