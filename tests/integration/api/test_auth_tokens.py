@@ -19,6 +19,7 @@ from gonogo_service.edge import EXPIRES_HEADER
 from gonogo_service.kit.audit import AuditRow
 from gonogo_service.kit.database.encoding import timestamp, utcnow
 from gonogo_service.kit.principals import Keys
+from gonogo_service.kit.problems import BadField
 from gonogo_service.people import bounds, failures
 from gonogo_service.people.auth import make_token
 from gonogo_service.people.issuing import issue_token
@@ -95,6 +96,26 @@ def test_the_database_never_holds_a_token(closed: Api) -> None:
     assert len(digests) == 4
     with closed.context.session() as session, pytest.raises(ValueError, match="GONOGO_SECRET_KEY"):
         issue_token(session, "x", ["read"])
+
+
+@pytest.mark.parametrize(
+    ("bad", "field", "limit"),
+    [
+        ({"scopes": ["read", "root"]}, "scopes", "one of read, submit, admin"),
+        ({"scopes": []}, "scopes", "one of read, submit, admin"),
+        ({"name": "a\nb"}, "name", "1 to 100 characters"),
+        ({"builds": ["!kernels-*"]}, "builds", "a pattern without !"),
+        ({"days": 0}, "days", "1 to 36500, or null: no end"),
+    ],
+)
+def test_a_wrong_right_is_refused_with_its_limit(
+    closed: Api, bad: dict[str, Any], field: str, limit: str
+) -> None:
+    given = {"name": "ci", "scopes": ["read"], "keys": closed.context.keys, **bad}
+    with closed.context.session() as session, pytest.raises(BadField) as caught:
+        issue_token(session, **given)
+    (wrong,) = caught.value.errors
+    assert pick(wrong, "field", "limit") == (field, limit)
 
 
 def test_without_a_token_only_health_login_and_static_files_answer(closed: Api) -> None:

@@ -197,6 +197,8 @@ def test_a_code_works_once_and_for_ten_minutes(door: Door) -> None:
         late.host.code_expires_at = utcnow() - timedelta(seconds=1)
     assert join(late.secret).status_code == 401
     assert [join(f"gnc_{number}").status_code for number in range(20)][-1] == 429
+    elsewhere = door.api.visitor(("198.51.100.1", 1))
+    assert elsewhere.post("/api/v1/hosts:join", json={"code": "gnc_x"}).status_code == 401
     shown = json.dumps(door.api.get("/hosts")) + json.dumps(door.api.get("/audit"))
     for secret in (first, second, late.secret, token, *door.tokens.values()):
         assert secret not in shown
