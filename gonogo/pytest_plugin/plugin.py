@@ -175,7 +175,7 @@ def _report(config: pytest.Config) -> None:
         )
     folder = config.invocation_params.dir
     is_named = where is not None and where not in ("", OFF)
-    if is_named and (folder / where.partition("::")[0]).is_file():  # a test, most likely
+    if is_named and os.path.isfile(folder / where.partition("::")[0]):  # a test, most likely
         raise pytest.UsageError(f"--gonogo: {where!r} is a file; it takes a server or a folder")
     to: str | None = str(folder / where if where else config.rootpath / LOCAL_FOLDER)
     if where == OFF:

@@ -59,13 +59,14 @@ def _bodies(header: bytes, lines: Iterable[bytes]) -> Iterator[bytes]:
 
 def _post(url: str, key: str, body: bytes) -> dict[str, Any]:
     address = f"{url.rstrip('/')}/api/v1/imports?format=gonogo"
-    request = urllib.request.Request(address, data=body, method="POST")
-    request.add_header("Content-Type", "application/octet-stream")
-    request.add_header("Idempotency-Key", key)
-    if os.environ.get(TOKEN_VARIABLE):
-        request.add_header("Authorization", f"Bearer {os.environ[TOKEN_VARIABLE]}")
+    headers = {"Content-Type": "application/octet-stream", "Idempotency-Key": key}
+    if token := os.environ.get(TOKEN_VARIABLE):
+        if not (token.isascii() and token.isprintable()):  # http.client's message would show it
+            raise Undelivered(f"{TOKEN_VARIABLE} must have printable ASCII characters only")
+        headers["Authorization"] = f"Bearer {token}"
     opener = urllib.request.build_opener(_NoRedirect)
     try:
+        request = urllib.request.Request(address, body, headers, method="POST")
         with opener.open(request, timeout=TIMEOUT_S) as answer:
             stored = json.loads(answer.read())
     except urllib.error.HTTPError as problem:

@@ -111,6 +111,13 @@ def _must(fits: Callable[[str], bool], words: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+_IN_A_HEADER = _must(
+    lambda text: text.isascii() and text.isprintable(),
+    "have printable ASCII characters only, no line break",
+)
+"""A token that can't be sent would be shown by the library that refuses it."""
+
+
 def _each_name(fits: Callable[[str], bool], words: str) -> AfterValidator:
     """Return a check of every name."""
 
@@ -231,7 +238,7 @@ class Settings(BaseSettings):
     ] = None
     """the service's own address, for links and for the command line, such as
     `https://gonogo.example.org`"""
-    token: SecretStr | None = None
+    token: Annotated[SecretStr | None, _IN_A_HEADER] = None
     """command line: bearer token sent to the server"""
     webhook_secret: SecretStr | None = None
     """command line: the subscription's secret (`whsec_...`) for `gonogo webhooks verify`"""
@@ -357,7 +364,7 @@ class Settings(BaseSettings):
     ] = ()
     """comma-separated networks that are not public and that webhooks may be sent to anyway, such as
     `10.1.0.0/16`"""
-    github_token: SecretStr | None = None
+    github_token: Annotated[SecretStr | None, _IN_A_HEADER] = None
     """token that sets commit statuses and writes comments on GitHub"""
     github_app_id: str | None = None
     """GitHub App in whose name it is done where it is installed, with check runs"""

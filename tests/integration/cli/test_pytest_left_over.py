@@ -99,6 +99,22 @@ def test_a_garbled_answer_is_an_undelivered_run(answer: bytes) -> None:
         server.send(url, "run", b"{}", [])
 
 
+def test_a_token_that_cannot_be_sent_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(server.TOKEN_VARIABLE, "gng_password\n")
+    with pytest.raises(spool.Undelivered, match="GONOGO_TOKEN must") as problem:
+        server.send("http://127.0.0.1:9", "run", b"{}", [])
+    assert "password" not in str(problem.value)
+
+
+def test_a_place_that_cannot_be_named_leaves_the_run_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = in_this_process(monkeypatch)
+    (tmp_path / "test_suite.py").write_text("def test_fine(): pass\n")
+    for place in ("http://[bad", "long" * 99):
+        assert any("not delivered" in line for line in run(tmp_path, f"--gonogo={place}", status=0))
+
+
 def test_a_child_that_a_test_forked_delivers_nothing(tmp_path: Path) -> None:
     to = str(tmp_path / "kept")
     collector = Collector(lambda: {"suite": "s"}, root=tmp_path, to=to, requested=True)

@@ -59,6 +59,8 @@ def test_a_variable_is_read(
         ("GONOGO_LOG_LEVEL", "loud"),
         ("GONOGO_CI_WEBHOOK_SECRET", "whsec_c2hvcnQ="),
         ("GONOGO_GITHUB_WEBHOOK_SECRET", "tooshort"),
+        ("GONOGO_TOKEN", "gng_password\n"),
+        ("GONOGO_GITHUB_TOKEN", "gh_password€"),
         ("GONOGO_BROKER_URL", "redis://:pass/word@host:6379/0"),
         ("GONOGO_DATABASE_URL", "mysql://gonogo:password@host/gonogo"),
         ("GONOGO_URL", "https://user:pass/word@host"),
