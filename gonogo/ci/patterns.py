@@ -33,7 +33,7 @@ def fits_any(patterns: Sequence[str], texts: Iterable[str]) -> bool:
     return any(fits(patterns, text) for text in texts)
 
 
-@lru_cache(maxsize=1000)
+@lru_cache(maxsize=10_000)  # as many as all waivers may have
 def _expression(pattern: str, any_case: bool) -> re.Pattern[str]:
     written, groups = "", list[str]()
     for part in _PARTS.findall(pattern):
