@@ -7,18 +7,26 @@ that states none isn't here. docs/evidence.md says what GoNoGo says of each.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
-from gonogo.faults.changes import TILE, Edit, Elementwise, Factor, Replaced, ValueChange, Weighted
-from gonogo.graph import Graph, Node
+from gonogo.emulator.edits import (
+    TWICE,
+    Array,
+    Edits,
+    EditsOf,
+    both,
+    counted,
+    nothing,
+    use,
+    value,
+)
+from gonogo.faults.changes import TILE, Factor
+from gonogo.graph import Graph
 
-Array = Any
-Edits = dict[int, Edit | Replaced]
-EditsOf = Callable[[Graph], Edits]
 Fields = Mapping[str, Any]
 BLOCK, ROWS, GRID = 3, 8, 65535
 """Tiles that tt-train's layernorm_bw takes at once, rows of a program of attorch's norms where rows
@@ -55,7 +63,7 @@ class PublicBug:
     test: Fields
     gate: Fields = field(default_factory=dict)
     passed: Fields = field(default_factory=dict)
-    edits: EditsOf = lambda graph: {}
+    edits: EditsOf = nothing
     narrow_sums: bool = False
 
     @property
@@ -63,37 +71,6 @@ class PublicBug:
         """The address of the report, an issue or a pull request."""
         repository, _, number = self.name.rpartition("-")
         return f"https://github.com/{OWNERS[repository]}/{repository}/issues/{number}"
-
-
-def _node(graph: Graph, key: str) -> Node:
-    return next(node for node in graph.nodes if node.key == key)
-
-
-def _value(key: str, change: Callable[..., Array] | Factor, *others: str) -> EditsOf:
-    """Return the edit that a value is another one for all who use it.
-
-    change: a factor, or a function of the value and of others.
-    """
-    changed: ValueChange = change if isinstance(change, Factor) else Elementwise(change)
-
-    def edits(graph: Graph) -> Edits:
-        node = _node(graph, key)
-        return {node.id: Edit(node, changed, None, tuple(_node(graph, one) for one in others))}
-
-    return edits
-
-
-def _counted(weights: Callable[[int], Array], *sums: str, axis: int = -1) -> EditsOf:
-    """Return the edit that sums count places by weights, a function of their number."""
-
-    def edits(graph: Graph) -> Edits:
-        nodes = [_node(graph, key) for key in sums]
-        return {
-            node.id: Edit(node, Weighted(axis, weights(node.args[0].shape[axis]) * 1.0), (0,))
-            for node in nodes
-        }
-
-    return edits
 
 
 def _padding(count: int) -> int:
@@ -108,9 +85,8 @@ def _tiles(count: int) -> Array:
 
 
 def _last_block_and_s1_twice(graph: Graph) -> Edits:
-    last_block = _counted(lambda count: _tiles(count) >= _tiles(count)[-1] // BLOCK * BLOCK, "s2")
-    user = _node(graph, "P_centered")
-    return last_block(graph) | {user.id: Edit(user, Factor(1.0), (1,))}
+    last_block = counted(lambda count: _tiles(count) >= _tiles(count)[-1] // BLOCK * BLOCK, "s2")
+    return both(last_block, use("s1", "P_centered", TWICE))(graph)
 
 
 def _first_partial_sums(count: int) -> Array:
@@ -120,7 +96,7 @@ def _first_partial_sums(count: int) -> Array:
     return _tiles(count) < min(lanes, groups)
 
 
-def _by_column(xhat: Array, s2: Array) -> Array:
+def _by_column(share: Array, xhat: Array, s2: Array) -> Array:
     """Return x^ s2, with the s2 of row j of a block of rows in column j."""
     columns = xhat.shape[-1]
     blocks = np.broadcast_to(s2.reshape(-1, 1, columns), (len(s2) // columns, columns, columns))
@@ -140,31 +116,31 @@ def _zeros_in_statistics(graph: Graph) -> Edits:
     With m = mean / (1 + p), the variance is (mean of (x - m)^2 + p m^2) / (1 + p).
     """
     p = _padded_share(graph)
-    mean = _value("mean", Factor(1 / (1 + p) - 1))
-    variance = _value("variance", lambda v, m: (v + p * m * m) / (1 + p), "mean")
+    mean = value("mean", Factor(1 / (1 + p) - 1))
+    variance = value("variance", lambda v, m: (v + p * m * m) / (1 + p), "mean")
     return mean(graph) | variance(graph)
 
 
 def _ones_taken_for_zeros(graph: Graph) -> Edits:
     p = _padded_share(graph)
-    mean = _value("mean", lambda m: m + p)
-    variance = _value("variance", lambda v, m: v + p * ((1 - m) ** 2 - m * m), "mean")
+    mean = value("mean", lambda m: m + p)
+    variance = value("variance", lambda v, m: v + p * ((1 - m) ** 2 - m * m), "mean")
     return mean(graph) | variance(graph)
 
 
 def _padded_to_a_power_of_two(graph: Graph) -> Edits:
     count = graph.inputs["x"].shape[-1]
     share = 2 ** math.ceil(math.log2(count)) / count - 1
-    return _value("variance", lambda v, m: v + share * m * m, "mean")(graph)
+    return value("variance", lambda v, m: v + share * m * m, "mean")(graph)
 
 
 def _scaled_bias(graph: Graph) -> Edits:
-    return _value("bias", Factor(graph.inputs["q"].shape[-1] ** -0.5 - 1))(graph)
+    return value("bias", Factor(graph.inputs["q"].shape[-1] ** -0.5 - 1))(graph)
 
 
 def _padded_keys(graph: Graph) -> Edits:
     more = _padding(graph.inputs["k"].shape[-2])
-    return _value("total", lambda total, largest: total + more * np.exp(-largest), "largest")(graph)
+    return value("total", lambda total, largest: total + more * np.exp(-largest), "largest")(graph)
 
 
 GROUPS: Final[Fields] = {"num_groups": 8}
@@ -194,7 +170,7 @@ _BUGS = (
         ("s1",),
         {"shape": [1, 2, 1, 8462]},
         NIGHTLY,
-        edits=_counted(lambda count: _tiles(count) >= _tiles(count)[-1] - 1, "s1"),
+        edits=counted(lambda count: _tiles(count) >= _tiles(count)[-1] - 1, "s1"),
     ),
     PublicBug(
         "tt-metal-28803",
@@ -204,7 +180,7 @@ _BUGS = (
         ("gamma", "P"),
         {"shape": [2, 1, 4, 64], "inputs": {"dy": {"regime": "normal", "std": 2**-8}}},
         {"rtol": 1e-3, "atol": 3e-2},
-        edits=_value("P", lambda P: P * (np.arange(P.shape[-2]) % TILE == 0)[:, None]),
+        edits=value("P", lambda P: P * (np.arange(P.shape[-2]) % TILE == 0)[:, None]),
     ),
     PublicBug(
         "tt-metal-50682",
@@ -243,7 +219,7 @@ _BUGS = (
         "fp32 gamma is read by the byte counts of bf16, without columns 16 to 31 of each tile.",
         ("gamma",),
         {"shape": [32, 128], "numerics": {"input": {"gamma": "fp32", "beta": "fp32"}}},
-        edits=_value("gamma", lambda g: g * (np.arange(g.shape[-1]) % TILE < TILE // 2)),
+        edits=value("gamma", lambda g: g * (np.arange(g.shape[-1]) % TILE < TILE // 2)),
     ),
     PublicBug(
         "tt-metal-49600",
@@ -261,7 +237,7 @@ _BUGS = (
         ("dx", "y", "dy"),
         {"shape": [59, 197]},
         passed={"shape": [64, 197]},
-        edits=_value("dx", lambda dx: dx * (np.arange(len(dx)) < len(dx) // TILE * TILE)[:, None]),
+        edits=value("dx", lambda dx: dx * (np.arange(len(dx)) < len(dx) // TILE * TILE)[:, None]),
     ),
     PublicBug(
         "tt-metal-52045",
@@ -297,9 +273,7 @@ _BUGS = (
         (),
         {"shape": [32, 128], "inputs": NORMAL},
         PCC,
-        edits=_value(
-            "y", lambda y: np.where(np.arange(y.size).reshape(y.shape) == 2730, y - 64, y)
-        ),
+        edits=value("y", lambda y: np.where(np.arange(y.size).reshape(y.shape) == 2730, y - 64, y)),
     ),
     PublicBug(
         "apex-411",
@@ -308,7 +282,7 @@ _BUGS = (
         ("y",),
         {"shape": [65536, 2], "inputs": NORMAL},
         passed={"shape": [65535, 2]},
-        edits=_value("y", lambda y: y * (y.shape[-2] <= GRID)),
+        edits=value("y", lambda y: y * (y.shape[-2] <= GRID)),
     ),
     PublicBug(
         "llama.cpp-26708",
@@ -317,7 +291,7 @@ _BUGS = (
         ("mean_square",),
         {"shape": [64, 33], "inputs": NORMAL},
         passed={"shape": [64, 64]},
-        edits=_counted(_first_partial_sums, "mean_square"),
+        edits=counted(_first_partial_sums, "mean_square"),
     ),
     PublicBug(
         "attorch-17",
@@ -325,7 +299,7 @@ _BUGS = (
         "s2 is broadcast along the wrong axis: column j takes that of row j of its block.",
         ("s2",),
         {"shape": [256, 32], "inputs": NORMAL},
-        edits=lambda graph: {_node(graph, "share").id: Replaced(_by_column)},
+        edits=value("share", _by_column, "xhat", "s2"),
     ),
     PublicBug(
         "attorch-18",
@@ -334,7 +308,7 @@ _BUGS = (
         ("dgamma", "dbeta"),
         {"shape": [257, 32], "inputs": NORMAL},
         passed={"shape": [256, 32]},
-        edits=_counted(lambda n: np.arange(n) < n // ROWS * ROWS, "dgamma", "dbeta", axis=-2),
+        edits=counted(lambda n: np.arange(n) < n // ROWS * ROWS, "dgamma", "dbeta", axis=-2),
     ),
     PublicBug(
         "triton-9838",

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from gonogo.arithmetic import Evaluation, Program
 from gonogo.arithmetic.matrix_unit import TILE
-from gonogo.emulator.builds import Build, Edits, build_of, divided, kind_of, started, value
+from gonogo.emulator.build import Build, divided
+from gonogo.emulator.builds import build_of, kind_of
+from gonogo.emulator.edits import Edits, started, value
 from gonogo.emulator.spoiling import REGISTER, hang_or_crash, spoiled
-from gonogo.faults.changes import Edit, Elementwise, Factor
+from gonogo.faults.changes import Edit, Factor
 from gonogo.graph import Graph
 from gonogo.kernels.wormhole import Dataflow, generic
 from gonogo.workloads import fault_of, kernel_of, on_wormhole, options_of, shaped
@@ -48,10 +50,10 @@ def run(
     kind = kind_of(test.kernel)
     edits = _edits(test, built, graph)
     if built.is_stale and position:
-        edits = started(REGISTER.lanes())(graph, kind)
+        edits = started(kind.sums[0], REGISTER.lanes())(graph)
     rules = {
         graph.nodes[id].key: replace(program.rules[graph.nodes[id].key], divisor=divisor)
-        for id, divisor in divided(graph, kind, built).items()
+        for id, divisor in divided(graph, built).items()
     }
     program = replace(program, rules={**program.rules, **rules})
     evaluation = Evaluation(graph, inputs, program, edits).run()
@@ -76,8 +78,8 @@ def ideal(test: TestSpec, given: Arrays, build: str) -> dict[str, NDArray[np.flo
     edits = _edits(test, built, graph)
     if built.is_stale:
         more = TILE * STALE / test.features
-        edits = value(kind.sums[0], Elementwise(lambda total: total + more))(graph, kind)
-    for id, divisor in divided(graph, kind, built).items():
+        edits = value(kind.sums[0], lambda total: total + more)(graph)
+    for id, divisor in divided(graph, built).items():
         node = graph.nodes[id]
         count = math.prod(node.args[0].shape) / math.prod(node.shape)
         edits[id] = Edit(node, Factor(count / divisor - 1))
@@ -88,7 +90,7 @@ def ideal(test: TestSpec, given: Arrays, build: str) -> dict[str, NDArray[np.flo
 def _edits(test: TestSpec, build: Build, graph: Graph) -> Edits:
     if build.is_fault:
         return fault_of(test, build.name).of_operations
-    return build.edits(graph, kind_of(test.kernel))
+    return build.edits(graph)
 
 
 def _spoiled(

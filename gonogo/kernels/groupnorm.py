@@ -124,7 +124,7 @@ BUILDS = (
     "group-boundaries", "half-groups", "gamma-neighbour", "beta-neighbour", "beta-missing",
     "power-of-two-outliers", "nan-tile", "hang", "crash",
 )  # fmt: skip
-"""Its emulated builds in order; gonogo.emulator.builds says what they do."""
+"""Its emulated builds in order; gonogo.emulator.norms says what they do."""
 
 
 def _groups(shape: Shape, parameters: Parameters) -> Mapping[str, Shape]:

@@ -175,7 +175,7 @@ BUILDS = (
     "dgamma-last-row-tile-missing", "tile-missing", "rstd-off-1e-3", "stale-register",
     "power-of-two-outliers", "nan-tile", "hang", "crash",
 )  # fmt: skip
-"""Its emulated builds in order; gonogo.emulator.builds says what they do."""
+"""Its emulated builds in order; gonogo.emulator.norms says what they do."""
 
 FORWARD_ONLY = ("mean-last-tile-missing",)
 BACKWARD_ONLY = (

@@ -122,7 +122,7 @@ BACKWARD_BUILDS = (
     "gamma-neighbour", "gamma-missing", "dgamma-last-row-tile-missing", "power-of-two-outliers",
     "nan-tile", "hang", "crash",
 )  # fmt: skip
-"""The emulated builds of each pass in order; gonogo.emulator.builds says what they do."""
+"""The emulated builds of each pass in order; gonogo.emulator.norms says what they do."""
 
 KERNELS = (
     Kernel(

@@ -17,7 +17,8 @@ import pytest
 from numpy.typing import NDArray
 
 from gonogo import emulator
-from gonogo.emulator.builds import LAST_BLOCK, LAST_TWO, builds_of
+from gonogo.emulator.builds import builds_of
+from gonogo.emulator.edits import LAST_BLOCK, LAST_TWO
 from gonogo.errors import FieldError
 from gonogo.judging.inputs import generate, quantise
 from gonogo.kernels import registry
