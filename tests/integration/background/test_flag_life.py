@@ -302,7 +302,7 @@ def test_a_row_says_which_flag_it_is_and_that_its_test_has_others(
     assert not alone["others"]
     page = api.client.get("/flags").text
     row = page.partition(f'id="flag-{one["id"]}"')[2].partition("</li>")[0]
-    assert "<strong>Hangs</strong>" in row
+    assert ": Hangs, on " in row
     assert "One of 5 open flags of this test; also" in row
 
 
