@@ -212,7 +212,7 @@ PARSERS: Mapping[str, Parser] = {
     "rows": Parser(
         lambda data: Batch.parse(forms.unpacked(data, "identity")[0]).check(),
         _BATCH,
-        (*REFUSALS, ValueError, KeyError, TypeError),
+        (*REFUSALS, AttributeError, KeyError, TypeError, ValueError),
     ),
     "reports": Parser(_reports, _REPORTS),
     "ci": Parser(lambda data: events.from_ci(json_bodies.parse(data)), _CI),
