@@ -13,7 +13,7 @@ from typing import Literal
 
 from gonogo.emulator.edits import EditsOf, node_of, nothing
 from gonogo.emulator.spoiling import Spoiling
-from gonogo.faults.table import summed_axes
+from gonogo.faults.sums import summed_axes
 from gonogo.graph import Graph
 from gonogo.kernels.kernel import Function
 

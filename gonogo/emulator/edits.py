@@ -21,7 +21,7 @@ from gonogo.faults.changes import (
     Weighted,
     shift,
 )
-from gonogo.faults.table import BLOCK
+from gonogo.faults.sums import BLOCK
 from gonogo.graph import Graph, Node
 
 Array = Any
@@ -50,9 +50,9 @@ def value(key: str, change: ValueChange | Callable[..., Array], *others: str) ->
 
     def edits(graph: Graph) -> Edits:
         node = node_of(graph, key)
-        known = (node_of(graph, other) for other in others)
-        taken = tuple(other for other in known if other is not None)
-        return {} if node is None else {node.id: Edit(node, changed, None, taken)}
+        nodes = [node_of(graph, other) for other in others]
+        more = tuple(other for other in nodes if other is not None)
+        return {} if node is None else {node.id: Edit(node, changed, None, more)}
 
     return edits
 

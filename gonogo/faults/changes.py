@@ -174,6 +174,12 @@ class Fault:
         return Fault(self.id, label, edits)
 
 
+def changed_value(id: str, node: Node, label: str, change: ValueChange) -> Fault:
+    """Return the fault that a node's value is changed for all who use it."""
+    edits = {node.id: Edit(node, change)}
+    return Fault(f"{id}:{node.key}", f"{node.label} {label}", edits, isinstance(change, Factor))
+
+
 def rounded(form: str, mode: Mode = "even") -> ValueChange:
     """Return the change of a value that is stored in a format."""
     return Elementwise(lambda value: round_to(value, form, mode))

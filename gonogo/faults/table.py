@@ -25,12 +25,13 @@ from gonogo.faults.changes import (
     Replaced,
     ValueChange,
     Weighted,
+    changed_value,
     instead,
     rounded,
     shift,
     stored_as_int8,
 )
-from gonogo.faults.padding import faults_of_padding
+from gonogo.faults.sums import faults_of_sum
 from gonogo.graph import OPERATIONS, Graph, Node
 from gonogo.graph.operations import decode_constant
 
@@ -38,8 +39,6 @@ EPSILONS = (1e-2, 1e-3, 1e-5, 1e-6, 1e-8, 1e-12)
 """Values that libraries use for the parameter that keeps a root or a quotient finite."""
 LARGEST_EPSILON = 0.05
 """Parameters up to this size may be such a parameter."""
-BLOCK = 3
-"""Tiles that a kernel works on at once: tt-train's block size."""
 FITTED = "has another factor"
 
 STORED: Mapping[str, str] = {
@@ -156,7 +155,7 @@ def faults(graph: Graph, output: str) -> Iterator[Fault]:
         yield from _faults_of_uses(graph, node)
         family = OPERATIONS[node.operation].family
         if family in ("sum", "product", "scan"):
-            yield from _faults_of_sum(node)
+            yield from faults_of_sum(node)
         elif family == "elementwise":
             yield from _faults_of_operation(node)
         elif family == "view":
@@ -170,12 +169,6 @@ def faults(graph: Graph, output: str) -> Iterator[Fault]:
         users = [user for user in graph.users(node) if user.id in ids]
         if is_output or (node.kind == "float" and node.args and len(users) > 1):
             yield from _unwritten(node)
-
-
-def changed_value(id: str, node: Node, label: str, change: ValueChange) -> Fault:
-    """Return the fault that a node's value is changed for all who use it."""
-    edits = {node.id: Edit(node, change)}
-    return Fault(f"{id}:{node.key}", f"{node.label} {label}", edits, isinstance(change, Factor))
 
 
 def _changed_use(
@@ -348,110 +341,3 @@ def _unwritten(node: Node) -> Iterator[Fault]:
             change = Weighted(axis, (np.arange(count) < last_start).astype(np.float64))
             text = f"isn't written from {unit[:-1]} {last_start} on: its last tile of {unit}"
             yield changed_value(f"unwritten-{unit}", node, text, change)
-
-
-# sums
-
-
-def summed_axes(node: Node) -> list[int]:
-    """Return the axes of a sum's or product's first operand that are added, from the last (-1)."""
-    shape, attributes = node.args[0].shape, node.attributes
-    if "axes" in attributes:
-        axes = list(attributes["axes"])
-    elif "axis" in attributes:
-        axes = [attributes["axis"]]
-    elif node.operation == "matmul":
-        axes = [len(shape) - 1]
-    else:
-        operands, _, result = attributes["subscripts"].partition("->")
-        first = operands.partition(",")[0]
-        axes = [axis for axis, letter in enumerate(first) if letter not in result]
-    return [axis - len(shape) for axis in axes if shape[axis] > 1]
-
-
-def counted(id: str, node: Node, label: str, axis: int, weights: Array) -> Fault:
-    """Return the fault that a sum counts each place on an axis as often as its weight says."""
-    weights = np.asarray(weights, np.float64)
-    edit: Edit | Replaced = Edit(node, Weighted(axis, weights), (0,))
-    if node.operation == "var":
-        axes, ddof = node.attributes["axes"], node.attributes["ddof"]
-        weigh = Weighted(axis, weights)
-
-        def deviations(value: Array) -> Array:
-            square = np.square(value - value.mean(axes, keepdims=True))
-            count = int(np.prod([value.shape[i] for i in axes]))
-            return np.asarray(weigh(square).sum(axes, keepdims=True) / (count - ddof))
-
-        edit = Replaced(deviations)
-    return Fault(f"{id}:{node.key}", f"{node.label} {label}", {node.id: edit})
-
-
-def _faults_of_sum(node: Node) -> Iterator[Fault]:
-    if node.kind != "float":
-        return
-    axes = summed_axes(node)
-    for axis in axes:
-        suffix = "" if axis == axes[-1] else f"-axis{axis}"
-        for id, text, weights in _counts(axis, node.args[0].shape[axis]):
-            yield counted(id + suffix, node, text, axis, weights)
-    if axes:
-        yield from faults_of_padding(node, axes[-1], _unit(axes[-1]))
-    yield from _faults_of_divisor(node, axes)
-    others = [axis for axis in range(-len(node.shape), 0) if node.shape[axis] > 1]
-    if others and OPERATIONS[node.operation].family == "sum":
-        axis = others[-1]
-        change = Moved(axis, shift(node.shape[axis], 1), is_added=True)
-        yield changed_value("carried", node, "starts from that of the row before", change)
-
-
-def _unit(axis: int) -> str:
-    return {-1: "column", -2: "row"}.get(axis, f"element of axis {axis}")
-
-
-def _counts(axis: int, count: int) -> Iterator[tuple[str, str, Array]]:
-    """Yield wrong counts of a sum's terms: an id, what a label says, and the weight of each."""
-    unit = _unit(axis)
-    places = np.arange(count)
-    yield "without-last", f"leaves out the last {unit}", places < count - 1
-    yield "without-first", f"leaves out the first {unit}", places > 0
-    tiles = places // TILE
-    total = int(tiles[-1]) + 1
-    if total > 1:
-        for tile in sorted({0, total // 2, total - 1}):
-            here, name = tiles == tile, f"tile {tile} of {total} (counted from 0)"
-            yield f"without-tile-{tile}", f"leaves out {name}", ~here
-            yield f"twice-tile-{tile}", f"counts {name} twice", 1 + here
-            yield f"only-tile-{tile}", f"sums only {name}", here
-    block = (total - 1) // BLOCK * BLOCK
-    for id, start in (("last-two", total - 2), ("last-block", block)):
-        if 0 < start < total - 1 and (id == "last-two" or start != total - 2):
-            text = f"sums only tiles {start} to {total - 1} of {total} (counted from 0)"
-            yield f"only-{id}", text, tiles >= start
-    if count % TILE:
-        padding = total * TILE - count
-        wraps = 1 + (places < padding)
-        text = f"counts the first {padding} {unit}s again: its last tile isn't masked"
-        yield "unmasked", text, wraps
-
-
-def _faults_of_divisor(node: Node, axes: list[int]) -> Iterator[Fault]:
-    """Yield the faults of a mean's or a variance's divisor."""
-    if node.operation not in ("mean", "var") or not axes:
-        return
-    shape = node.args[0].shape
-    count = int(np.prod([shape[axis] for axis in axes]))
-    ddof = node.attributes.get("ddof", 0)
-    padded = count // shape[axes[-1]] * -(-shape[axes[-1]] // TILE) * TILE
-    divisors = {
-        "unbiased": (count - 1, "N - 1"),
-        "biased": (count, "N"),
-        "padded": (padded, f"{padded}, padding included"),
-    }
-    for id, (divisor, text) in divisors.items():
-        if divisor not in (0, count - ddof) and (id != "padded" or divisor != count):
-            ratio = (count - ddof) / divisor
-
-            def divided(value: Array, ratio: float = ratio) -> Array:
-                return value * ratio
-
-            yield changed_value(id, node, f"divides by {text}", Elementwise(divided))

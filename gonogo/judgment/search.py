@@ -54,7 +54,7 @@ TOTALS = (
 """How libraries on a CPU add 16-bit totals: one by one, in vectors, or on as many threads as its
 processor has."""
 TRIED_TOTALS = 2
-"""Those that are tried of them: the closest ones."""
+"""How many of them are tried: the closest ones."""
 
 Stored = frozenset[str]
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gonogo.arithmetic.formats import Doubles
 from gonogo.faults.changes import SMALL, TILE, Array, Edit, Factor, Fault, Indices
-from gonogo.faults.table import counted, summed_axes
+from gonogo.faults.sums import counted, summed_axes
 from gonogo.graph import OPERATIONS, Graph, Node
 from gonogo.judgment.cells import Mask
 from gonogo.judgment.effects import Effects

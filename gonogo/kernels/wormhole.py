@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +18,10 @@ from gonogo.arithmetic.datapath import Width
 from gonogo.arithmetic.program import Program
 from gonogo.arithmetic.wormhole import SCALER, Fidelity, Rule
 from gonogo.graph import OPERATIONS, Graph, Node
-from gonogo.kernels.kernel import Array, Outputs
 from gonogo.kernels.programs import is_reciprocal_root
 
+Array = Any
+Outputs = Mapping[str, Array]
 NONE: Mapping[str, str] = MappingProxyType({})
 
 

@@ -322,7 +322,7 @@ def approx(value: Any) -> Any:
 
 
 SEARCHED = {name for name, case in CASES.items() if case.program.stored or case.program.narrow}
-"""Of these many programs are tried, which takes a second each: `make test` leaves them out."""
+"""Cases that the judge tries many programs for, a second each: `make test` leaves them out."""
 
 
 @pytest.mark.parametrize(
