@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +11,14 @@ from typing import Any
 MAX_NAME_CHARS = 400
 """A name is part of a key, and PostgreSQL's index holds no longer ones."""
 MAX_MESSAGE_CHARS = 2000
+
+
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def for_xml(text: str) -> str:
+    """Return text without the characters that XML 1.0 can't have, not even as references."""
+    return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def clean(value: object, most: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from gonogo.reports import markdown
+from gonogo.reports.texts import for_xml
 from gonogo_service.cli.pipeline.outcome import BLOCKED, Outcome, Remark
 
 JUNIT, CODE_QUALITY = "gonogo-junit.xml", "gonogo-code-quality.json"
@@ -25,8 +25,6 @@ MAX_ANNOTATIONS = 10
 MAX_LISTED = 20
 MAX_SUMMARY_BYTES = 1_000_000
 """A step's summary has at most 1 MiB."""
-_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 doesn't allow, not even as references."""
 
 
 def workflow_commands(outcome: Outcome) -> Iterator[str]:
@@ -119,20 +117,20 @@ def _command(kind: str, message: str, **properties: str) -> str:
 
 def write_junit(outcome: Outcome, path: Path) -> None:
     """Write a test case per test: failed where it closes the gate, an error where it can't tell."""
-    suite = ElementTree.Element("testsuite", name=_clean(outcome.suite))
+    suite = ElementTree.Element("testsuite", name=for_xml(outcome.suite))
     counts = {"tests": len(outcome.remarks), "failures": 0, "errors": 0}
     for remark in outcome.remarks:
         names = {"name": remark.name, "classname": outcome.suite, "file": remark.file}
-        cleaned = {name: _clean(text) for name, text in names.items()}
+        cleaned = {name: for_xml(text) for name, text in names.items()}
         case = ElementTree.SubElement(suite, "testcase", cleaned)
         tag, attributes = "system-out", {}
         if remark.code:
             tag = "failure" if remark.code == BLOCKED else "error"
             counts[f"{tag}s"] += 1
-            attributes = {"type": remark.label, "message": _clean(remark.words)}
+            attributes = {"type": remark.label, "message": for_xml(remark.words)}
         texts = remark.label, remark.sentence, remark.words, remark.diagnosis
         text = "\n".join(filter(None, (*texts, remark.check, remark.url)))
-        ElementTree.SubElement(case, tag, attributes).text = _clean(text)
+        ElementTree.SubElement(case, tag, attributes).text = for_xml(text)
     for name, count in counts.items():
         suite.set(name, str(count))
     suites = ElementTree.Element("testsuites", name="GoNoGo")
@@ -156,7 +154,3 @@ def write_code_quality(outcome: Outcome, path: Path) -> None:
                 }
             )
     path.write_text(json.dumps(issues, indent=2) + "\n", "utf-8")
-
-
-def _clean(text: str) -> str:
-    return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 from gonogo.reports.table import OF_JOB, OF_OUTPUT, OF_SEED, OTHER, STATISTICS, as_text, records
+from gonogo.reports.texts import for_xml
 from gonogo_service.kit.database.encoding import encode, timestamp
 from gonogo_service.results.exports import ctrf
 from gonogo_service.results.exports.cases import Case, Status, cases, status_of, title
 from gonogo_service.results.exports.parts import Export, Part
 
-_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 doesn't allow, not even as references."""
 _TAGS = {Status.failed: "failure", Status.other: "error", Status.skipped: "skipped"}
 _COUNTS = {"failures": Status.failed, "errors": Status.other, "skipped": Status.skipped}
 
@@ -115,11 +113,11 @@ def _attributes(attributes: Mapping[str, Any]) -> str:
 
 def _quoted(text: str) -> str:
     escapes = {"\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
-    return quoteattr(_NO_XML.sub("\N{REPLACEMENT CHARACTER}", text), escapes)
+    return quoteattr(for_xml(text), escapes)
 
 
 def _clean(text: str) -> str:
-    return escape(_NO_XML.sub("\N{REPLACEMENT CHARACTER}", text))
+    return escape(for_xml(text))
 
 
 class Format(NamedTuple):
