@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import select
@@ -213,7 +214,7 @@ def fleet(
         evidence = {"executor": "ttnn", "canary": "ttnn", "digests": digests}
         body = {"device": f"{host}/{names[index]}", "health": "good", "reason": "the canary passed"}
         body |= {"evidence": evidence, "worker": "w", "routine": True}
-        goldens.report(session, {**body, "at": now.timestamp() - seconds}, now=now)
+        goldens.report(session, body, now=now - timedelta(seconds=seconds))
 
     for index, name in enumerate(names):
         facts, current = facts_of(host, name), None if index else attempt
