@@ -18,6 +18,8 @@ from gonogo.public import recorded
 
 MAX_MESSAGE = 4000
 MAX_EXPRESSION = 300
+UNWRITABLE = "the tests' results can't be written"
+UNWRITABLE_STATUS = 3
 HERE = os.path.join(os.getcwd(), "")
 """The folder in which pytest was started. Places in the tests are relative to it, even if a test
 changes the current folder."""
@@ -74,11 +76,23 @@ class Recorder:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._pid = os.getpid()
         self._open: dict[str, TestPhases] = {}
+        self._is_full = False
 
     def write(self, event: str, **values: Any) -> None:
-        """Write one line; a child that a test forked writes nothing."""
-        if os.getpid() == self._pid:
-            os.write(self._file, json.dumps({"event": event, **values}).encode() + b"\n")
+        """Write one line; a child that a test forked writes nothing.
+
+        Where the disk is full, the run ends and nothing more is written.
+        """
+        if os.getpid() != self._pid or self._is_full:
+            return
+        line = json.dumps({"event": event, **values}).encode() + b"\n"
+        try:
+            problem = "" if os.write(self._file, line) == len(line) else "no space left"
+        except OSError as error:
+            problem = str(error.strerror)
+        if problem:
+            self._is_full = True
+            pytest.exit(f"{UNWRITABLE}: {problem}", UNWRITABLE_STATUS)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Write a line for a file that can't be imported, or that skips itself as a whole."""

@@ -231,6 +231,15 @@ def test_a_crash_keeps_what_finished_names_the_test_and_says_what_was_not_run(
     assert (last["outcome"], last["message"]) == ("skipped", not_run)
 
 
+def test_a_disk_that_is_full_blames_no_test(project: Project) -> None:
+    full = "import resource\ndef test_fills(): resource.setrlimit(resource.RLIMIT_FSIZE, (1, 1))\n"
+    project.write(test_full=f"{full}def test_last(): pass\n")
+    reports = project.reports({}, {"paths": ["test_full.py"]})
+    assert [report["outcome"] for report in reports] == ["error", "skipped", "error"], reports
+    assert "pytest broke" in reports[-1]["message"]
+    assert "File too large" in reports[-1]["message"]
+
+
 LATE = "import atexit\natexit.register(os.abort)\ndef test_fine(): pass\n"
 SLOW = "@pytest.mark.timeout(0.5, method='thread')\ndef test_slow(): time.sleep(60)\n"
 

@@ -22,6 +22,8 @@ A retry must not hide a failure.
 USAGE_STATUS = 4
 BROKEN_STATUSES = (2, 3)
 """pytest was interrupted, or broke."""
+FULL_WORDS = "the tests' results can't be written"
+"""The text of the plug-in when it ends the run because the disk is full."""
 TIMEOUT_WORDS = ("from pytest-timeout", "+ Timeout +")
 """The text of pytest-timeout when it fails a test, or ends the process, that ran too long."""
 
@@ -116,7 +118,7 @@ def _report(test: str, events: _RunEvents, ended: Ended, seconds: float) -> Repo
         return row(test, "skipped", f"not run: {_why_not(events, ended)}")
     if ended.status is None:
         return row(test, "hang", _hang_words(ended, seconds))
-    if events.finished:  # pytest.exit, or -x, in the middle of it
+    if events.finished or _is_disk_full(ended):  # pytest.exit, or -x, in the middle of it
         return row(
             test,
             "error",
@@ -150,8 +152,13 @@ def _outside_report(
     if events.problems:
         return row("(pytest)", "error", "\n".join(events.problems))
     if not events.finished:
-        return row("(pytest)", "error", f"pytest could not start, it {ended.words}\n{ended.tail}")
+        words = "broke" if events.collected else "could not start"
+        return row("(pytest)", "error", f"pytest {words}, it {ended.words}\n{ended.tail}")
     return None
+
+
+def _is_disk_full(ended: Ended) -> bool:
+    return ended.status in BROKEN_STATUSES and FULL_WORDS in ended.tail
 
 
 def _why_not(events: _RunEvents, ended: Ended) -> str:
