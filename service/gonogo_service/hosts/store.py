@@ -16,6 +16,7 @@ from gonogo.cli.kit import authority
 from gonogo.settings import is_network
 from gonogo_service.hosts.model import HostRow
 from gonogo_service.kit import audit, networks
+from gonogo_service.kit.database import dialect
 from gonogo_service.kit.database.encoding import utcnow
 from gonogo_service.kit.database.ids import new_id
 from gonogo_service.kit.principals import Keys
@@ -33,6 +34,9 @@ HEARD_EVERY: Final = timedelta(seconds=30)
 """`heard_at` is only this precise, so that each request doesn't write it."""
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 NAME_IN_WORDS: Final = "1 to 100 letters, digits, dots, hyphens and underscores, a letter first"
+
+
+_ROOM = 4
 
 
 class BadCode(Exception):
@@ -84,6 +88,7 @@ def add(
     now, code = utcnow(), CODE_PREFIX + secrets.token_urlsafe(24)
     if ca_file is not None:
         code += authority.SEPARATOR + authority.fingerprints(ca_file)[0]
+    dialect.lock(session, _ROOM, name)
     row = get(session, name)
     if row is None:
         row = HostRow(id=new_id(), name=name, queues=list(ANY), addresses=[], created_at=now)

@@ -205,6 +205,23 @@ def test_a_code_works_once_and_for_ten_minutes(door: Door) -> None:
     assert "hash" not in shown
 
 
+@BOTH
+def test_a_host_that_is_added_at_once_by_several_is_one_and_each_code_but_the_last_is_void(
+    door: Door,
+) -> None:
+    answers = []
+
+    def add() -> None:
+        answers.append(door.api.client.post("/api/v1/hosts:add", json={"name": "host-3"}))
+
+    at_once(*[add] * 4)
+    assert [answer.status_code for answer in answers] == [201] * 4
+    with door.api.context.reading() as session:
+        (host,) = session.scalars(select(HostRow).where(HostRow.name == "host-3"))
+    codes = [door.api.context.keys.digest("host code", one.json()["code"]) for one in answers]
+    assert codes.count(host.code_hash) == 1
+
+
 def test_a_host_that_is_bound_to_addresses_asks_from_nowhere_else(door: Door) -> None:
     context, networks = door.api.context, ["192.0.2.0/24", "2001:db8::7"]
     with context.session() as session:
