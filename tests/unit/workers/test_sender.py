@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from gonogo.errors import InfrastructureError
 from gonogo_workers.server.client import Server, packed
-from gonogo_workers.server.host_file import Host
+from gonogo_workers.server.host_file import Host, load
 from gonogo_workers.server.sender import Request, Sender
 from host_service import FINISH, GARBLED, RESULTS, TOKEN, HostService
 from patience import WAIT_S
@@ -159,3 +160,17 @@ def test_what_is_over_is_dropped_and_told_and_what_passes_by_itself_is_sent_agai
     post(sender, 0, 1)
     assert numbers_of(deliver(service, sender)) == ([1] if over else [0, 1])
     assert dropped_paths == [f"/attempts/{ATTEMPT}/results/0"] * over
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"url": "https://[bad"}, {"url": "http://far"}, {"token": f"{TOKEN}\n"}, {"token": "ü"}],
+)
+def test_a_damaged_file_of_a_host_is_refused_and_its_token_is_not_shown(
+    tmp_path: Path, wrong: dict[str, str]
+) -> None:
+    file = {"url": "https://service", "name": "lab-1", "token": TOKEN, **wrong}
+    Host(**file).save(tmp_path)
+    with pytest.raises(InfrastructureError, match="is damaged") as problem:
+        load(tmp_path)
+    assert TOKEN not in str(problem.value)

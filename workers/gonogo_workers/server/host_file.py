@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import stat
 import threading
@@ -41,11 +42,11 @@ def checked_url(url: str) -> str:
 
     Raises FieldError unless it is https, or http on loopback: a token is never sent in the clear.
     """
-    parts = urlsplit(url)
-    if parts.scheme == "https" and parts.hostname:
-        return url.rstrip("/")
-    if parts.scheme == "http" and is_loopback(parts.hostname or ""):
-        return url.rstrip("/")
+    with contextlib.suppress(ValueError):  # such as a bracket that isn't closed
+        parts = urlsplit(url)
+        is_local = parts.scheme == "http" and is_loopback(parts.hostname or "")
+        if is_local or (parts.scheme == "https" and parts.hostname):
+            return url.rstrip("/")
     raise FieldError("url", url, "must be https", limit="https://..., or http on loopback")
 
 
@@ -76,7 +77,10 @@ def load(folder: Path) -> Host:
             f" allowed: 0600; run: chmod 600 {path}"
         )
     try:
-        return Host(checked_url(str(content["url"])), str(content["name"]), str(content["token"]))
+        token = str(content["token"])
+        if not (token.isascii() and token.isprintable()):
+            raise FieldError("token", None, "fits no header")  # whose refusal would show it
+        return Host(checked_url(str(content["url"])), str(content["name"]), token)
     except (KeyError, TypeError, FieldError):
         # the content is not shown: it may be a part of the token
         raise InfrastructureError(
