@@ -218,29 +218,21 @@ def _changes(
     if is_other and fisher(failed, runs, failed_now, runs_now) <= POLICY.significance:
         then, now = failed / runs, failed_now / runs_now
         changes.append((now > then, f"failed seeds: {percent(then)}, now {percent(now)}"))
-    ratios = {
-        name: 1.0 if errors[name] == errors_now[name] else _ratio(errors[name], errors_now[name])
-        for name in sorted(errors.keys() & errors_now.keys())
-    }
-    if ratios:
-        name = max(ratios, key=lambda name: ratios[name])
-        if ratios[name] <= POLICY.same_factor:  # an increase before a decrease
-            name = min(ratios, key=lambda name: ratios[name])
-        ratio = ratios[name]
-        if ratio > POLICY.same_factor or ratio < 1 / POLICY.same_factor:
-            text = (
-                f"{ratio:.2g} times larger"
-                if ratio > 1
-                else f"{1 / (ratio or 1):.2g} times smaller"
-            )
-            if not 0 < ratio < math.inf:
-                text = f"{words.number(errors[name])}, now {words.number(errors_now[name])}"
-            changes.append((ratio > 1, f"error of {name}: {text}"))
+    ratios = {name: _ratio(errors[name], errors_now[name]) for name in errors.keys() & errors_now}
+    least, most = 1 / POLICY.same_factor, POLICY.same_factor
+    changed = sorted((ratio, name) for name, ratio in ratios.items() if not least <= ratio <= most)
+    if changed:
+        ratio, name = changed[-1] if changed[-1][0] > 1 else changed[0]  # an increase comes first
+        if not 0 < ratio < math.inf:
+            text = f"{words.number(errors[name])}, now {words.number(errors_now[name])}"
+        else:
+            text = f"{ratio:.2g} times larger" if ratio > 1 else f"{1 / ratio:.2g} times smaller"
+        changes.append((ratio > 1, f"error of {name}: {text}"))
     return changes
 
 
 def _ratio(before: float, after: float) -> float:
-    return math.inf if before == 0 else after / before
+    return 1.0 if before == after else math.inf if before == 0 else after / before
 
 
 def _counted(counts: Mapping[str, int]) -> tuple[int, int]:
