@@ -53,14 +53,15 @@ def tests(
 ) -> tuple[list[TestRecord], int]:
     """Return the worst `limit` tests of a job after the first `skip`, and the number of all.
 
-    Only those count whose names hold the text of `search`, whatever its case.
+    Only those count whose names hold the text of `search`, whatever the case of ASCII letters.
 
     The order is the worst verdict, then the worst outcome (red before green), then the name.
     """
     table = ResultRow
     of_tests = [table.job_id == job_id, table.outcome.is_not(None)]
     if search:
-        of_tests.append(func.lower(table.output).contains(search.lower(), autoescape=True))
+        text = search.encode().lower().decode()  # ASCII alone, as by the databases' lower()
+        of_tests.append(func.lower(table.output).contains(text, autoescape=True))
     badness = func.min(type_coerce(table.verdict, Integer) * len(_OUTCOMES) + _RANK).label(
         "badness"
     )

@@ -122,6 +122,7 @@ def test_a_page_shows_a_hundred_tests_worst_first_and_finds_the_others(api: Api)
         {"name": f"t.py::Test_{number:03}", "outcome": "failed" if number == 207 else "passed"}
         for number in range(250)
     ]
+    cases[249]["name"] = "t.py::Test_Überlauf_249"
     job = take(api, lines(*cases, suite="many"), format="gonogo")["id"]
 
     def part(query: str) -> tuple[int, list[str], str | None]:
@@ -134,6 +135,7 @@ def test_a_page_shows_a_hundred_tests_worst_first_and_finds_the_others(api: Api)
     last = [f"{number:03}" for number in range(200, 250) if number != 207]
     assert part("after=200") == (250, ["199", *last], None)
     assert part("search=TEST_20&after=x") == (10, ["207", *last[:7], *last[7:9]], None)
+    assert part("search=test_Über") == (1, ["249"], None)
     for query, words in (
         ("", "Tests 1 to 100 of 250"),
         ("search=no such", "No such test"),
