@@ -33,6 +33,8 @@ COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_e
 KINKED = ("absolute", "maximum", "minimum")
 """Continuous operations whose slope jumps: an error may reach the other side of the kink."""
 SFPU_UNITS = ("sfpu", "rsqrt", "library", "inner")
+NORMAL = 2.0**-126
+"""The smallest normal number of fp32."""
 DUST = 2.0**-16
 """The share of a reach by which float64 may be off in adding it: no slack."""
 
@@ -95,7 +97,17 @@ def rounded(node: Node, a: Quantity, program: Program) -> Quantity:
         is_exact = a.values.astype(np.float32) == a.values
         if is_exact.any():
             noise = np.where(is_exact & (a.reach == 0), 0.0, noise)
-    return Quantity(a.values, sum_of(a.noise, noise), a.shared, a.slack)
+    return Quantity(a.values, sum_of(a.noise, noise), a.shared, sum_of(a.slack, _flushable(a)))
+
+
+def _flushable(a: Quantity) -> Doubles:
+    """Return the sizes of subnormal values, which many processors turn into 0; else 0.
+
+    An exponential that overflows in fp32 makes such a value 0, too: 1 / (1 + exp(89)).
+    """
+    size = np.abs(a.values)
+    is_tiny = size < NORMAL
+    return np.where(is_tiny, size, 0.0) if (is_tiny & (size > 0)).any() else ZERO
 
 
 def _of_card(a: Quantity, rule: Rule, half_steps: float) -> Quantity:

@@ -89,7 +89,7 @@ def is_reproduced(sharp: Fit, wide: Fit) -> str | None:
     if could_move.any() and right.sum() >= MAX_REPRODUCED * could_move.sum():
         return f"{int(outside.sum())} of {outside.size} values differ from {label}"
     rows = rows_of(outside)
-    has_rows = outside.ndim > 1 and rows.size >= MIN_ROWS
+    has_rows = outside.ndim > 1 and min(rows.size, outside.shape[-1]) >= MIN_ROWS
     if has_rows and (~rows).mean() >= MAX_REPRODUCED_ROWS:
         return f"{int(rows.sum())} of {rows.size} rows differ from {label}"
     return None

@@ -93,6 +93,27 @@ def test_the_tail_of_a_tensor_may_store_what_the_rest_does_not(
     assert answer.explanation is expected, answer.message
 
 
+@pytest.mark.parametrize(("wrong", "expected"), [(-1, EXPLAINED), (0, UNEXPLAINED)])
+def test_what_is_subnormal_may_be_0_as_where_an_exponential_overflows(
+    wrong: int, expected: Explanation
+) -> None:
+    given = {"x": stored(np.linspace(-80, -104, 64), "fp32")}
+    with np.errstate(over="ignore"):
+        y = F(1) / (F(1) + np.exp(-given["x"].astype(F)))
+    y[wrong] = 0
+    answer = judge(graphs("sigmoid", given), given, {"y": y}, {"y": "fp32"})
+    assert answer.explanation is expected, answer.message
+
+
+def test_rows_of_one_value_are_no_sign_that_a_sharper_arithmetic_is_the_kernel_s() -> None:
+    random = np.random.default_rng(0)
+    given = {"x": stored(random.normal(size=(200, 1)), "bf16")}
+    right = given["x"] / (1 + np.exp(-given["x"]))
+    y = stored(right * (1 + 2.0**-8 * random.uniform(-1, 1, right.shape)), "bf16")
+    answer = judge(graphs("silu", given), given, {"y": y}, {"y": "bf16"}, ("bf16",))
+    assert answer.explanation is EXPLAINED, answer.message
+
+
 def test_an_input_that_is_stored_with_fewer_digits_than_it_has_is_a_fault() -> None:
     given = inputs()
     rounded = {**given, "x": round_to(given["x"], "bf16")}
