@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gonogo.judging.columns import SeedColumns, columns_of
 from gonogo.reports import forms
 from gonogo.reports.outcomes import Outcome
 from gonogo.reports.red_hollow import RED_OUTCOMES
 from gonogo.spec.statistics import ALWAYS
-
-if TYPE_CHECKING:
-    from gonogo.judging.columns import SeedColumns
 
 Outputs = Mapping[str, Mapping[str, Any]]
 LONGEST = {"duration_ms": 1e12, "kernel_s": 1e9}
@@ -52,9 +50,6 @@ class Batch:
         Its rows have their outputs, or they are in `columns`. Raises AttributeError, KeyError,
         TypeError or ValueError for another form.
         """
-        # Imported here because it loads NumPy, which the API doesn't need.
-        from gonogo.judging.columns import SeedColumns, columns_of
-
         rows: Sequence[Mapping[str, Any]] = message.get("rows") or ()
         columns = [SeedColumns.parse(part) for part in message.get("columns") or ()]
         objects = {

@@ -10,6 +10,7 @@ from datetime import date
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 from sqlalchemy import and_, case, delete, or_, select
 from sqlalchemy.orm import Session
 
@@ -134,9 +135,6 @@ def of_batch(job_id: str, batch: Batch, day: date) -> list[dict[str, Any]]:
 
 def _columns(batch: Batch) -> Iterator[tuple[str, Sequence[int], Sequence[Any], dict[str, Any]]]:
     """Yield (output, places, (verdict, explanation) of each, values): each output, then WHOLE."""
-    # Imported here because the API's process starts without it.
-    import numpy as np
-
     parts: dict[str, list[tuple[Sequence[int], Any]]] = {}
     for part in batch.judged:
         for output in part.outputs:
@@ -161,8 +159,6 @@ def _columns(batch: Batch) -> Iterator[tuple[str, Sequence[int], Sequence[Any], 
 
 def _values(output: Any, statistic: str) -> Any:
     """Return the finite values of a statistic, NaN for others."""
-    import numpy as np
-
     column = output.find(statistic)
     if column is None:
         given = output.values(statistic)
@@ -194,8 +190,6 @@ def _times(batch: Batch, places: Sequence[int], with_outputs: set[int]) -> dict[
 
 def _figures(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the largest values and the sums of statistics."""
-    import numpy as np
-
     figures: dict[str, Any] = {"max_abs": None, "rms_sum": 0.0}
     figures |= {"pcc_deficit_n": 0, "pcc_deficit_sum": 0.0}
     for name in LOGARITHMIC:

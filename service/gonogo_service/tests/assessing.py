@@ -1,7 +1,6 @@
 """Assess a variant when one of its jobs is over: why it flickers, its grade, what changed.
 
-Reads and statistics only; `gonogo_service.tests.assessments` stores the result. It loads numpy, so
-the API process must not import it.
+Reads and statistics only; `gonogo_service.tests.assessments` stores the result.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The stored assessments, one per variant, and what they say now: grade, causes and rates.
 
-`conclude` writes them with the flags that follow from one; the API and the pages read them. The API
-process imports this module, so it must not load numpy: the statistics are in
-gonogo_service.tests.assessing.
+`conclude` writes them with the flags that follow from one; the API and the pages read them. The
+statistics are in gonogo_service.tests.assessing.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from gonogo_service.kit.database.dialect import insert_once
 from gonogo_service.kit.database.records import from_json
 from gonogo_service.kit.database.states import LISTED_KINDS
 from gonogo_service.kit.outbox import outbox
-from gonogo_service.tests import samples
+from gonogo_service.tests import assessing, samples
 from gonogo_service.tests.model import AssessmentRow
 from gonogo_service.tests.variants import (
     ENDED,
@@ -242,9 +241,6 @@ def status(
             )
     assessment = None
     if newest:
-        # it loads numpy, which an API that finds everything assessed never needs
-        from gonogo_service.tests import assessing
-
         assessment = assessing.assess(session, newest)
     computed = AssessmentSource("computed", None)
     if assessment is None:

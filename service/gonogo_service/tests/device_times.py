@@ -14,6 +14,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from gonogo.flakiness import device_times
+from gonogo.flakiness.changes import number_changes
 from gonogo.flakiness.device_times import DeviceTime, TimeChange, Times
 from gonogo.flakiness.history import Changes
 from gonogo_service.devices import sick_devices
@@ -100,9 +101,6 @@ def series(session: Session, jobs: Sequence[JobFacts]) -> TimeSeries | None:
     }
     if not builds:
         return None
-    # it loads numpy, which the API starts without
-    from gonogo.flakiness.changes import number_changes
-
     means = [[math.exp(one.mean) for one in times] for times, _ in builds.values()]
     samples = [times for times, _ in builds.values()]
     return TimeSeries(

@@ -2,8 +2,7 @@
 
 Matrix, strips, tiles, lists, badges, flags and comparisons of days count what it counts: the seeds
 of ended jobs, all jobs of a build together. A bisection's runs are left out, because it runs old
-builds again. All reads are bounded. The API process imports this module, so it must not import
-NumPy.
+builds again. All reads are bounded.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import and_, or_
 from sqlalchemy.orm import Session
 
+from gonogo.flakiness import tails
 from gonogo.flakiness.rates import Outcome, Rate, outcome_of, rate
 from gonogo.flakiness.samples import Sample, distinct_places
 from gonogo_service.flags.evidence_kinds import ReadExtent
@@ -173,9 +174,6 @@ def distinct(runs: Iterable[Run]) -> list[Run]:
 
 def tail_of(runs: Iterable[Run]) -> Tail:
     """Fit the tail of chosen runs, oldest first: what to expect of seeds that have not run."""
-    # it loads numpy, and the API process reads samples, too
-    from gonogo.flakiness.tails import tail_of as tail
-
     # hangs, crashes and errors have no outputs
     with_outputs = [run for run in runs if run.digests or run.ratio is not None]
     # reversed: where a build returns to old bits, the newest run of a seed counts
@@ -184,7 +182,7 @@ def tail_of(runs: Iterable[Run]) -> Tail:
         (None if run.job.selection or run.digest is None else run.seed, run.ratio)
         for run in new_runs
     ]
-    return tail(ratios, left=len(with_outputs) - len(new_runs))
+    return tails.tail_of(ratios, left=len(with_outputs) - len(new_runs))
 
 
 def outcomes_of(job: JobFacts) -> dict[Outcome, int]:

@@ -1,7 +1,6 @@
 """How tests stand: hollow, red or flaky on their newest builds, over the jobs of some days.
 
 The overview's numbers, the list of tests with its filters, and the badge of a branch count these.
-The API process imports this module, so it must not import NumPy.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from gonogo.flakiness.changes import number_changes, rate_changes
 from gonogo.flakiness.history import Changes
 from gonogo.flakiness.masking import BuildChange, Record, compare_builds, series
 from gonogo.flakiness.policy import POLICY
@@ -175,9 +176,6 @@ def _computed(
     Rates are the test's. Numbers are its workload's on the same branch and board, so that a test
     that takes another tolerance keeps its past. The exception is tolerance_ratio.
     """
-    # it loads numpy, which the API starts without
-    from gonogo.flakiness.changes import number_changes, rate_changes
-
     groups: dict[tuple[float, str], list[JobFacts]] = {}
     for member in (variant, *(() if metric == OF_TOLERANCE else siblings)):
         jobs = judged_alike(jobs_of(session, member, limit=MAX_JOBS))
