@@ -77,8 +77,11 @@ def test_what_is_no_token_is_refused_without_looking_for_it(closed: Api) -> None
     for header in (*wrong, "Basic Z25nOng=", "Bearer", text):
         assert status(closed, {"Authorization": header.encode()}) == 401, header
     assert not any("FROM tokens" in statement for statement in statements)
-    assert status(closed, bearer(text)) == 401
+    elsewhere = closed.visitor(("198.51.100.1", 1))
+    assert elsewhere.get("/api/v1/jobs", headers=bearer(text)).status_code == 401
     assert any("FROM tokens" in statement for statement in statements)
+    reasons = {entry["detail"]["reason"] for entry in audited(closed, action="token.refused")}
+    assert reasons == {"mistyped", "unknown"}
 
 
 def test_the_database_never_holds_a_token(closed: Api) -> None:
@@ -92,6 +95,8 @@ def test_the_database_never_holds_a_token(closed: Api) -> None:
     assert row.hash == closed.context.keys.digest("token", text)
     assert text.startswith(row.prefix)
     assert len(row.prefix) < 16
+    digest = Keys("a" * 32).digest("token", "x")
+    assert digest[:16] == "e910413cdcd663af", "another one would end all stored tokens"
     digests = {Keys(key * 32).digest(use, "x") for key in "ab" for use in ("token", "session")}
     assert len(digests) == 4
     with closed.context.session() as session, pytest.raises(ValueError, match="GONOGO_SECRET_KEY"):
@@ -454,6 +459,10 @@ def test_failures_from_everywhere_fill_no_table(
     rows = closed.rows()
     assert rows["access_failures"] == 6  # five addresses, and the others
     assert rows["audit"] == 5 + 2  # the others' first and tenth
+    with time_machine.travel(utcnow() + timedelta(hours=1)):
+        for number in (*range(100, 105), *range(5)):
+            closed.visitor((f"198.51.100.{number}", 1)).get("/api/v1/jobs", headers=WRONG)
+    assert closed.rows()["access_failures"] == 6 + 6, "five addresses an hour"
     with time_machine.travel(utcnow() + timedelta(days=8)):
         assert status(closed, WRONG) == 401
     assert closed.rows()["access_failures"] == 1, "older ones are forgotten"
