@@ -60,10 +60,15 @@ def _tanh_by_quotient(x: Array) -> Outputs:
 # SiLU
 
 
-def silu(x: Array) -> Outputs:
-    """Return y = x sigmoid(x)."""
+def _sigmoid_of(x: Array) -> Array:
     e = np.exp(-x)
     sigmoid = 1.0 / (1.0 + e)
+    return sigmoid
+
+
+def silu(x: Array) -> Outputs:
+    """Return y = x sigmoid(x)."""
+    sigmoid = _sigmoid_of(x)
     y = x * sigmoid
     return {"y": y}
 
@@ -83,8 +88,7 @@ def _silu_by_tanh(x: Array) -> Outputs:
 
 def silu_backward(x: Array, dy: Array) -> Outputs:
     """Return dx = dy s (1 + x (1 - s)), with s = sigmoid(x)."""
-    e = np.exp(-x)
-    sigmoid = 1.0 / (1.0 + e)
+    sigmoid = _sigmoid_of(x)
     rest = 1.0 - sigmoid
     bend = 1.0 + x * rest
     slope = sigmoid * bend
@@ -94,8 +98,7 @@ def silu_backward(x: Array, dy: Array) -> Outputs:
 
 def _silu_backward_by_parts(x: Array, dy: Array) -> Outputs:
     """Return dy s + dy x (1 - s) s in torch's order, which rounds each operation in fp16."""
-    e = np.exp(-x)
-    sigmoid = 1.0 / (1.0 + e)
+    sigmoid = _sigmoid_of(x)
     rest = 1.0 - sigmoid
     d_sigmoid = dy * x
     part = d_sigmoid * rest
@@ -107,8 +110,7 @@ def _silu_backward_by_parts(x: Array, dy: Array) -> Outputs:
 
 def _silu_backward_by_slope(x: Array, dy: Array) -> Outputs:
     """Return dy s + dy x (s (1 - s)), as jax derives it."""
-    e = np.exp(-x)
-    sigmoid = 1.0 / (1.0 + e)
+    sigmoid = _sigmoid_of(x)
     slope = sigmoid * (1.0 - sigmoid)
     d_sigmoid = dy * x
     through_sigmoid = d_sigmoid * slope
@@ -119,9 +121,7 @@ def _silu_backward_by_slope(x: Array, dy: Array) -> Outputs:
 
 def swiglu(gate: Array, up: Array) -> Outputs:
     """Return y = gate sigmoid(gate) up."""
-    e = np.exp(-gate)
-    sigmoid = 1.0 / (1.0 + e)
-    silu = gate * sigmoid
+    silu = gate * _sigmoid_of(gate)
     y = silu * up
     return {"y": y}
 

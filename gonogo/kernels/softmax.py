@@ -15,21 +15,24 @@ PROBABILITIES: Mapping[str, Any] = {"regime": "uniform", "low": 0.0, "high": 2.0
 """Values whose sum over a row of 1,024 is about 1."""
 
 
-def softmax(x: Array) -> Outputs:
-    """Return y = exp(x - max) / sum exp(x - max)."""
+def _exponentials(x: Array) -> tuple[Array, Array, Array]:
+    """Return x - max, exp of it, and its sum along each row."""
     largest = np.max(x, axis=-1, keepdims=True)
     shifted = x - largest
     e = np.exp(shifted)
     total = np.sum(e, axis=-1, keepdims=True)
+    return shifted, e, total
+
+
+def softmax(x: Array) -> Outputs:
+    """Return y = exp(x - max) / sum exp(x - max)."""
+    _, e, total = _exponentials(x)
     y = e / total
     return {"y": y}
 
 
 def _by_reciprocal(x: Array) -> Outputs:
-    largest = np.max(x, axis=-1, keepdims=True)
-    shifted = x - largest
-    e = np.exp(shifted)
-    total = np.sum(e, axis=-1, keepdims=True)
+    _, e, total = _exponentials(x)
     reciprocal = 1.0 / total
     y = e * reciprocal
     return {"y": y}
@@ -63,10 +66,7 @@ def _two_products(y: Array, dy: Array) -> Outputs:
 
 def log_softmax(x: Array) -> Outputs:
     """Return y = x - max - ln(sum exp(x - max))."""
-    largest = np.max(x, axis=-1, keepdims=True)
-    shifted = x - largest
-    e = np.exp(shifted)
-    total = np.sum(e, axis=-1, keepdims=True)
+    shifted, _, total = _exponentials(x)
     logarithm = np.log(total)
     y = shifted - logarithm
     return {"y": y}
@@ -98,10 +98,7 @@ def log_softmax_backward(y: Array, dy: Array) -> Outputs:
 
 def cross_entropy(x: Array, labels: Array) -> Outputs:
     """Return loss = ln(sum exp(x)) - x[label] of each row. labels: (...), whole. loss: (...)."""
-    largest = np.max(x, axis=-1, keepdims=True)
-    shifted = x - largest
-    e = np.exp(shifted)
-    total = np.sum(e, axis=-1, keepdims=True)
+    shifted, _, total = _exponentials(x)
     logarithm = np.log(total)
     at_label = np.take_along_axis(shifted, labels[..., None], -1)
     loss = logarithm - at_label
