@@ -37,6 +37,8 @@ class Area(NamedTuple):
 
     modules: str
     tests: str
+    marked: str = "not slow"
+    """Which of the tests, by pytest's marks; most slow ones need a server."""
 
 
 _JOB_TESTS = """
@@ -52,6 +54,7 @@ AREAS = {
     "judge": Area(
         "gonogo/judgment/*.py gonogo/judging/*.py",
         "tests/unit/domain/judgment tests/unit/domain/judging tests/unit/domain/public",
+        marked="slow or not slow",
     ),
     "verdicts": Area(
         "gonogo/spec/verdicts.py",
@@ -108,7 +111,7 @@ def folder_of(area: Area, folder: Path) -> list[Path]:
         "only_mutate": [str(path.relative_to(folder)) for path in modules],
         "also_copy": list(BESIDE),
         "timeout_multiplier": ["5"],  # times the seconds that the tests take without a fault
-        "pytest_add_cli_args": ["-m", "not slow", "-p", "no:xdist"],
+        "pytest_add_cli_args": ["-m", area.marked, "-p", "no:xdist"],
         "pytest_add_cli_args_test_selection": [
             str(path.relative_to(folder)) for path in files_of(area.tests, folder)
         ],
