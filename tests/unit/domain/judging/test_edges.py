@@ -12,7 +12,7 @@ from gonogo.judging.edges import edges, edges_of, headroom
 from gonogo.judging.judging import judge
 from gonogo.judgment.cells import Cells
 from gonogo.judgment.tolerance import Tolerance
-from numeric_cases import Case, spec
+from numeric_cases import Case, perfect, spec
 
 VALUES = np.array([[1.0, 2.0, -4.0], [0.0, 3.0, 7.0]])
 
@@ -62,3 +62,13 @@ def test_the_edges_of_a_seed_hold_its_numbers_and_a_wrong_output_has_none() -> N
         for metric in ("rel_frobenius", "pcc_deficit", "ulp_max", "tolerance_ratio"):
             assert numbers[metric] <= edge[metric] <= 20 * numbers[metric] + 1e-3
         assert 0 <= edge["alarm"] <= 1
+
+
+def test_an_output_of_more_axes_than_its_matrix_has_edges() -> None:
+    case = Case.of(spec("groupnorm_fw", (2, 8, 16), parameters={"num_groups": 4}))
+    arrays = case.test, case.raw, case.given, perfect(case.test, case.given)
+    judged = judge(*arrays, arithmetic=None, with_limits=False, with_faults=False)
+    by_output = edges(*arrays, judged, (0.0,))
+    for name in case.test.outputs:
+        needed = judged.outputs[name].statistics["needed_atol"]["0.0"]
+        assert needed <= by_output[name]["needed_atol"]["0.0"] <= 20 * needed

@@ -105,6 +105,16 @@ def test_the_result_names_the_arithmetic_and_the_judge(case: Case, clean: SeedJu
     assert reference != judged(Case.of(spec(shape=(60, 41)))).judge.partition(":")[2]
 
 
+@pytest.mark.parametrize("on_wormhole", [True, False])
+def test_a_card_s_noise_is_allowed_for_where_the_kernel_ran_on_one(
+    case: Case, on_wormhole: bool
+) -> None:
+    output = judged(case, arithmetic=None, on_wormhole=on_wormhole).outputs["dx"]
+    assert output.answer is not None
+    assert output.answer.arithmetic == "tt-train's dataflow on a Wormhole"
+    assert output.answer.program.is_of_card is on_wormhole
+
+
 # Outputs that the build doesn't declare.
 
 

@@ -58,7 +58,16 @@ def test_large_matrices_are_grouped_by_whole_tiles(
 
 def test_a_vector_counts_as_one_row_and_the_json_is_plain() -> None:
     map_json = error_map(np.ones(40, np.float32), np.zeros(40, np.float32)).to_json()
-    assert (map_json["cells"], map_json["rows"], map_json["features"]) == ([1, 2], 1, 40)
+    assert map_json == {
+        "rows": 1,
+        "features": 40,
+        "tile": 32,
+        "group": [1, 1],
+        "cells": [1, 2],
+        "max_abs": [[1.0, 1.0]],
+        "signed_mean": [[1.0, 1.0]],
+        "nonfinite": [[0, 0]],
+    }
     assert json.loads(json.dumps(map_json, allow_nan=False)) == map_json
     with pytest.raises(ValueError, match="equal shapes"):
         error_map(np.zeros((2, 3)), np.zeros((3, 2)))

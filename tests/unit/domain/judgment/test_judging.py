@@ -139,6 +139,17 @@ def test_inf_is_right_where_the_reference_is() -> None:
     assert [answer is EXPLAINED for answer in answers] == [True, False, False]
 
 
+@pytest.mark.parametrize("largest", [65504.0, np.inf])
+def test_a_sum_at_the_end_of_a_format_may_overflow_or_not(largest: float) -> None:
+    terms = np.random.default_rng(0).uniform(1, 2, (8, 64))
+    terms *= 65519.999 / terms.sum(1, keepdims=True)  # from 65520 on, fp16 has inf
+    terms[1:] /= 2
+    y = stored(terms.sum(1), "fp16")
+    y[0] = largest
+    answer = judge(graphs("sum", {"x": terms}), {"x": terms}, {"y": y}, {"y": "fp16"})
+    assert answer.explanation is EXPLAINED, answer.message
+
+
 @pytest.mark.parametrize(
     ("size", "flush", "expected"),
     [(1.0, True, EXPLAINED), (1.0, False, UNEXPLAINED), (2.0, True, UNEXPLAINED)],
@@ -202,10 +213,12 @@ def rounded_everywhere(x: Array, gamma: Array, beta: Array, *, count: int = 256)
     return s(s(s(centered * gamma) * rstd) + beta)
 
 
-def judged_with(given: Mapping[str, Array], y: Array, form: str, tolerance: Tolerance) -> Judgment:
+def judged_with(
+    given: Mapping[str, Array], y: Array, form: str, tolerance: Tolerance, **more: Any
+) -> Judgment:
     ways = graphs("layernorm_fw", given, epsilon=1e-5)
     narrow = () if form == "fp32" else (form,)
-    return judge(ways, given, {"y": y}, {"y": form}, narrow, tolerances={"y": tolerance})
+    return judge(ways, given, {"y": y}, {"y": form}, narrow, tolerances={"y": tolerance}, **more)
 
 
 def right_y(given: Mapping[str, Array]) -> Array:
@@ -232,6 +245,15 @@ def test_the_tolerances_of_the_advice_pass_a_right_kernel_on_other_seeds(form: s
         y = stored(layernorm(**other), form)
         assert [is_green(other, y, tolerance) for tolerance in tolerances] == [True, True]
         assert not is_green(other, y, Tolerance(atol=advice.atol / 8))
+
+
+def test_advice_is_about_errors_from_the_values_that_tolerances_compare_with() -> None:
+    given = inputs()
+    expected = {"y": right_y(given) + 0.5}
+    judgment = judged_with(given, layernorm(**given), "fp32", Tolerance(0.1), expected=expected)
+    advice = judgment.advice("y")
+    assert advice is not None
+    assert advice.atol > 0.5
 
 
 @pytest.mark.parametrize("sampled", [reach.SAMPLED, 2**12], ids=["whole", "sampled"])
