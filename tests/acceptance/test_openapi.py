@@ -184,6 +184,7 @@ def test_the_answers_for_what_exists_keep_to_the_document(
     (delivery,) = get(deliveries, headers=header).json()["items"]
     joined(service.context.engine)
     token = get("/api/v1/tokens", headers=header).json()["items"][0]
+    entry = get("/api/v1/audit", headers=header).json()["items"][0]
     (artifact,) = get(job["links"]["artifacts"], headers=header).json()["items"]
     rule = {"events": ["push"], "repositories": ["org/*"], "suites": [SUITE["name"]]}
     rule["name"] = SUITE["name"]
@@ -204,6 +205,7 @@ def test_the_answers_for_what_exists_keep_to_the_document(
         "rule": SUITE["name"],
         "build": "correct",
         "token_id": token["id"],
+        "entry_id": entry["id"],
         "gauge_id": gauge["id"],
         "webhook_id": webhook["id"],
         "delivery_id": delivery["id"],

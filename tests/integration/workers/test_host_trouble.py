@@ -92,6 +92,13 @@ def test_a_default_timeout_of_the_process_does_not_reach_the_child(start: Start)
         socket.setdefaulttimeout(before)
 
 
+def test_each_build_gives_its_own_outputs_of_a_test(start: Start) -> None:
+    host, given = start("fine"), generate(TEST, 1)
+    for produced in (("dx",), None):
+        outputs = host.run(TEST, given, 1, produced, WAIT_S)
+        assert tuple(outputs) == (produced or TEST.outputs)
+
+
 def test_a_child_in_native_code_that_holds_the_gil_ends_with_its_worker(start: Start) -> None:
     host = start("hold-the-gil")
     submit(host)

@@ -77,7 +77,7 @@ class KernelHost:
         self._ended = False
         self._lock = threading.Lock()
         self._buffer = bytearray()
-        self._slot: tuple[TestSpec, Slot] | None = None
+        self._slot: tuple[tuple[TestSpec, tuple[str, ...] | None], Slot] | None = None
         """The test that `run` ran last, and its files."""
         self._slots = 0
         self._user = child_user()
@@ -192,14 +192,15 @@ class KernelHost:
         given: the quantized inputs. produced: the outputs that the build declares; None for all.
         """
         inputs = shaped_inputs(test, given)
-        if self._slot is None or self._slot[0] != test:
+        case = test, produced
+        if self._slot is None or self._slot[0] != case:
             shapes = {name: array.shape for name, array in inputs.items()}
             if self._slot is not None:
                 self._slot[1].delete()
             self._slots += 1
             prefix = f"single{self._slots}"
             slot = Slot(self.folder, prefix, shapes, output_shapes(test, produced))
-            self._slot = test, slot
+            self._slot = case, slot
         slot = self._slot[1]
         slot.write(inputs)
         self.submit({"test": test.canonical(), "seed": seed, **slot.request()})
