@@ -17,6 +17,7 @@ from gonogo.arithmetic.formats import Doubles, binade
 Width = Literal["fp32", "bf16"]
 
 TINY = 2.0**-126
+"""The smallest normal number of fp32."""
 LEAST = 2.0**-300
 """A power of two below all that occurs: what a value of 0 is divided by."""
 

@@ -8,6 +8,7 @@ from itertools import product
 
 import numpy as np
 
+from gonogo.arithmetic.datapath import TINY
 from gonogo.arithmetic.formats import (
     Doubles,
     binade,
@@ -33,8 +34,6 @@ COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_e
 KINKED = ("absolute", "maximum", "minimum")
 """Continuous operations whose slope jumps: an error may reach the other side of the kink."""
 SFPU_UNITS = ("sfpu", "rsqrt", "library", "inner")
-NORMAL = 2.0**-126
-"""The smallest normal number of fp32."""
 DUST = 2.0**-16
 """The share of a reach by which float64 may be off in adding it: no slack."""
 
@@ -106,7 +105,7 @@ def _flushable(a: Quantity) -> Doubles:
     An exponential that overflows in fp32 makes such a value 0, too: 1 / (1 + exp(89)).
     """
     size = np.abs(a.values)
-    is_tiny = size < NORMAL
+    is_tiny = size < TINY
     return np.where(is_tiny, size, 0.0) if (is_tiny & (size > 0)).any() else ZERO
 
 

@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from gonogo.arithmetic.datapath import Width
+from gonogo.arithmetic.datapath import TINY, Width
 from gonogo.arithmetic.formats import Doubles, format_and_mode, round_to
 from gonogo.arithmetic.matrix_unit import (
     TILE,
@@ -49,8 +49,6 @@ Unit = Literal[
 ]  # fmt: skip
 Fidelity = Literal["lofi", "hifi2", "hifi3", "hifi4"]
 
-TINY = np.float32(2.0**-126)
-"""The smallest normal number."""
 NO_TINY_SUM = np.float32(2.0**-102)
 """Numbers of at least this size are multiples of 2**-125, and so are their sums: none is subnormal
 but 0."""

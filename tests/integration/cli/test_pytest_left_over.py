@@ -139,7 +139,7 @@ def test_a_run_that_goes_on_is_no_left_over_and_a_damaged_file_is_said(tmp_path:
         other.stdin.close()
     (left,) = spool.left_over(tmp_path)
     first = left.path.read_text().partition("\n")[0]
-    record = Record("t", "failed", measurements={"x": "y"}).stored()  # type: ignore[dict-item]
+    record = Record("t", "failed").stored() | {"measurements": {"x": "y"}}
     line = json.dumps({"node": "t", "record": record, "done": True})
     for damaged in ("{}\n[]\n", f"{first}\n{line}\n", f"{first}\n{'[' * 100_000}\n{line}"):
         left.path.write_text(damaged)

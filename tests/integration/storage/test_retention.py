@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -34,6 +33,7 @@ from gonogo_service.results import tallies
 from gonogo_service.results.model import DailyRow, JobBlockRow, ResultRow
 from gonogo_service.tests import rejudgements
 from patience import WAIT_S
+from running_service import until
 
 LATER = timedelta(days=500)
 SEEDS = Policy({Tier.seeds: 400})
@@ -205,9 +205,7 @@ def test_a_deletion_and_an_ending_job_of_the_same_test_never_wait_for_each_other
         aggregates.lock(ending, key)  # as its results are counted
         removal = other.submit(remove)
         waits = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
-        until = time.monotonic() + WAIT_S
-        while not ending.scalar(waits) and time.monotonic() < until:
-            time.sleep(0.01)
+        until(lambda: ending.scalar(waits), what="the removal to wait")
         ending.execute(text("SELECT FROM flags FOR UPDATE NOWAIT"))  # as it ends
         ending.commit()
         removal.result(WAIT_S)
